@@ -1,0 +1,64 @@
+"""Block-quantized weights: decode GGUF's formats bit for bit, at the speed of memory.
+
+>>> import cbquant
+>>> blocks = bytes.fromhex("003c") + bytes([0x21] * 16)   # iq4_nl: the scale 1.0, then 16 bytes of two codes
+>>> float(cbquant.dequant(blocks, "iq4_nl")[0])
+-104.0
+
+`cbquant.formats()` lists the formats, `cbquant.open(path)` maps a GGUF file, `cbquant.reference` is the same decoder
+in NumPy, `cbquant.testing` has reference vectors for your own kernels, and ``python -m cbquant`` is the command line.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from cbquant._api import dequant, info, set_num_threads, validate
+from cbquant._formats import Format, formats
+
+if TYPE_CHECKING:
+    from cbquant import reference, testing
+    from cbquant._rope import unpermute_rope
+    from cbquant.files import open
+    from cbquant.tensor import QuantTensor
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Format",
+    "QuantTensor",
+    "dequant",
+    "formats",
+    "info",
+    "open",
+    "reference",
+    "set_num_threads",
+    "testing",
+    "unpermute_rope",
+    "validate",
+]
+
+# Loaded at their first use, so that importing cbquant stays quick.
+_LAZY = {
+    "QuantTensor": ("cbquant.tensor", "QuantTensor"),
+    "open": ("cbquant.files", "open"),
+    "unpermute_rope": ("cbquant._rope", "unpermute_rope"),
+    "reference": ("cbquant.reference", None),
+    "testing": ("cbquant.testing", None),
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LAZY:
+        raise AttributeError(f"module 'cbquant' has no attribute {name!r}")
+    import importlib
+
+    module, attribute = _LAZY[name]
+    loaded = importlib.import_module(module)
+    value = getattr(loaded, attribute) if attribute else loaded
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LAZY})

@@ -1,0 +1,69 @@
+"""Anything that holds bytes -> a contiguous uint8 array, without a copy where there is nothing to gather."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+# The NumPy dtype of a plain format, where it has one of its own: such arrays are taken as they are.
+PLAIN_DTYPES = {
+    "f32": "float32",
+    "f16": "float16",
+    "bf16": "bfloat16",
+    "f64": "float64",
+    "i8": "int8",
+    "i16": "int16",
+    "i32": "int32",
+    "i64": "int64",
+}
+
+
+def as_bytes(buf: Any, fmt: str | None = None, name: str = "buf") -> NDArray[np.uint8]:
+    """The bytes of `buf` as a C-contiguous uint8 array.
+
+    Parameters
+    ----------
+    buf : buffer or array
+        bytes, memoryview, mmap, an array of one-byte items or of records (structured or void dtype), read-only or
+        not; an object with ``__dlpack__`` (a torch tensor on the CPU). Strided arrays are copied. The shape is kept;
+        the last axis counts bytes.
+    fmt : str, optional
+        A plain format whose own dtype is accepted too: float16 for ``"f16"``.
+    name : str
+        The argument's name in messages.
+
+    Raises
+    ------
+    TypeError
+        Not a buffer, or items that are not bytes.
+    ValueError
+        Big-endian items.
+    """
+    array = _as_array(buf, name)
+    dtype = array.dtype
+    if dtype.byteorder == ">":
+        raise ValueError(f"{name}: expected little-endian bytes, got dtype {dtype.str}")
+    is_bytes = dtype.type in (np.uint8, np.int8, np.void) or dtype.str == "|S1"
+    is_plain = fmt in PLAIN_DTYPES and dtype.name == PLAIN_DTYPES[fmt]
+    if not (is_bytes or is_plain) or dtype.hasobject or dtype.itemsize == 0:
+        what = f" of {fmt} blocks" if fmt else ""
+        hint = "use .view(np.uint8) if these are bytes"
+        raise TypeError(f"{name}: expected the bytes{what} (uint8), got dtype {dtype.name}; {hint}")
+    if array.ndim == 0:
+        array = array.reshape(1)
+    return np.ascontiguousarray(array).view(np.uint8)
+
+
+def _as_array(buf: Any, name: str) -> NDArray[Any]:
+    if isinstance(buf, np.ndarray):
+        return buf
+    try:
+        view = memoryview(buf)
+    except TypeError:
+        if hasattr(buf, "__dlpack__"):
+            return np.from_dlpack(buf)
+        message = f"{name}: expected bytes, a buffer or an array, got {type(buf).__name__}"
+        raise TypeError(message) from None
+    return np.asarray(view)

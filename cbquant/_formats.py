@@ -1,0 +1,119 @@
+"""The list of formats, as the C registry has it."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from functools import cache
+from html import escape
+from typing import NamedTuple
+
+from cbquant import _core
+
+
+class Format(NamedTuple):
+    """What is known about a format.
+
+    Attributes
+    ----------
+    name : str
+        Lower-case GGUF name.
+    tag : int
+        Type number in a GGUF file.
+    elements, bytes : int
+        Elements and bytes of a block.
+    bits_per_weight : float
+        ``8 * bytes / elements``.
+    kind : str
+        ``"linear"`` (codes minus an offset), ``"table"`` (a codebook of 16), ``"signed"`` (signed codes, grids) or
+        ``"plain"`` (one element a block).
+    group : int
+        Elements under one scale.
+    has_min : bool
+        Whether a minimum is subtracted.
+    needs_imatrix : bool
+        Whether the encoder needs an importance matrix.
+    doc : str
+        One line about it.
+    """
+
+    name: str
+    tag: int
+    elements: int
+    bytes: int
+    bits_per_weight: float
+    kind: str
+    group: int
+    has_min: bool
+    needs_imatrix: bool
+    doc: str
+
+
+class FormatList(list[Format]):
+    """A list of :class:`Format` that prints as a table."""
+
+    def _rows(self) -> Iterable[tuple[str, ...]]:
+        yield ("name", "tag", "elements", "bytes", "bits/weight", "kind", "group", "min", "imatrix", "doc")
+        for f in self:
+            flags = ("yes" if f.has_min else "", "needed" if f.needs_imatrix else "")
+            numbers = (str(f.tag), str(f.elements), str(f.bytes), f"{f.bits_per_weight:.4g}")
+            yield (f.name, *numbers, f.kind, str(f.group), *flags, f.doc)
+
+    def __repr__(self) -> str:
+        rows = list(self._rows())
+        widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+        return "\n".join("  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip() for row in rows)
+
+    def _repr_html_(self) -> str:
+        head, *body = self._rows()
+        cells = "".join(f"<th>{escape(c)}</th>" for c in head)
+        lines = "".join("<tr>" + "".join(f"<td>{escape(c)}</td>" for c in row) + "</tr>" for row in body)
+        return f"<table><tr>{cells}</tr>{lines}</table>"
+
+
+@cache
+def _registry() -> dict[str, Format]:
+    rows = sorted(_core.formats(), key=lambda row: row[1])
+    return {
+        name: Format(name, tag, elements, size, 8 * size / elements, *rest)
+        for name, tag, elements, size, *rest in rows
+    }
+
+
+@cache
+def _by_tag() -> dict[int, Format]:
+    return {f.tag: f for f in _registry().values()}
+
+
+def formats() -> FormatList:
+    """All formats that cbquant decodes, in the order of their GGUF type numbers.
+
+    Returns
+    -------
+    FormatList
+        A list of :class:`Format`; it prints as a table.
+
+    Examples
+    --------
+    >>> import cbquant
+    >>> [f.name for f in cbquant.formats() if f.kind == "table"]
+    ['iq4_nl', 'iq4_xs', 'mxfp4', 'nvfp4']
+    """
+    return FormatList(_registry().values())
+
+
+def get(name: str) -> Format:
+    """The format of that name (upper case is accepted); a ValueError lists close names."""
+    if not isinstance(name, str):
+        raise TypeError(f"fmt: expected the name of a format, got {type(name).__name__}")
+    found = _registry().get(name) or _registry().get(name.lower())
+    if found:
+        return found
+    close = difflib.get_close_matches(name.lower(), _registry(), n=4, cutoff=0.5)
+    hint = f"did you mean {' or '.join(close)}?" if close else "cbquant.formats() lists them"
+    raise ValueError(f"fmt: unknown format {name!r}; {hint}")
+
+
+def by_tag(tag: int) -> Format | None:
+    """The format of a GGUF type number, or None."""
+    return _by_tag().get(tag)

@@ -1,0 +1,23 @@
+/* What the files of bind/ share. This folder alone knows Python. */
+#pragma once
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+#define NPY_NO_DEPRECATED_API NPY_1_22_API_VERSION
+#define PY_ARRAY_UNIQUE_SYMBOL cbq_numpy_api
+#if !defined(CBQ_BIND_MODULE)
+#define NO_IMPORT_ARRAY
+#endif
+#include <numpy/arrayobject.h>
+
+#include "../status.h"
+#include "../view.h"
+
+/* Raises what st says, and returns NULL. The only way from a C error to a Python one. */
+PyObject *cbq_raise(const cbq_status *st);
+
+/* A C-contiguous array's memory. `name` is the argument's name in messages. */
+int cbq_get_view(PyObject *object, const char *name, cbq_view *view);
+int cbq_get_out(PyObject *object, const char *name, cbq_out *out);
+
+extern PyMethodDef cbq_decode_methods[], cbq_machine_methods[];

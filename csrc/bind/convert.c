@@ -1,0 +1,41 @@
+/* Arguments to views, errors to exceptions. */
+#include "bind.h"
+
+PyObject *cbq_raise(const cbq_status *st) {
+    PyObject *type = st->code == CBQ_BAD_TYPE ? PyExc_TypeError : st->code == CBQ_NO_MEMORY ? PyExc_MemoryError : PyExc_ValueError;
+    PyErr_SetString(type, st->text);
+    return NULL;
+}
+
+static PyArrayObject *contiguous_array(PyObject *object, const char *name) {
+    if (!PyArray_Check(object)) {
+        PyErr_Format(PyExc_TypeError, "%s: expected a NumPy array, got %.100s", name, Py_TYPE(object)->tp_name);
+        return NULL;
+    }
+    PyArrayObject *array = (PyArrayObject *)object;
+    if (!PyArray_IS_C_CONTIGUOUS(array)) {
+        PyErr_Format(PyExc_ValueError, "%s: expected a C-contiguous array, got a strided one", name);
+        return NULL;
+    }
+    return array;
+}
+
+int cbq_get_view(PyObject *object, const char *name, cbq_view *view) {
+    PyArrayObject *array = contiguous_array(object, name);
+    if (!array) return -1;
+    view->data = PyArray_DATA(array);
+    view->bytes = (int64_t)PyArray_NBYTES(array);
+    return 0;
+}
+
+int cbq_get_out(PyObject *object, const char *name, cbq_out *out) {
+    PyArrayObject *array = contiguous_array(object, name);
+    if (!array) return -1;
+    if (!PyArray_ISWRITEABLE(array)) {
+        PyErr_Format(PyExc_ValueError, "%s: expected a writable array, got a read-only one", name);
+        return -1;
+    }
+    out->data = PyArray_DATA(array);
+    out->bytes = (int64_t)PyArray_NBYTES(array);
+    return 0;
+}

@@ -1,0 +1,21 @@
+/* iq2_s: 256 elements in 82 bytes, sixteen groups of 16. Layout: ggml's block_iq2_s.
+     0  d       f16
+     2  qs      32 bytes: the low 8 bits of the grid row of elements 8 e .. 8 e + 7
+    34  signs   32 bytes: bit i mod 8 of byte i div 8 is the sign of element i
+    66  qh      8 bytes: bits 2 (e mod 4), +1 of byte e div 4 are the high 2 bits of row e
+    74  scales  8 bytes: nibble t mod 2 of byte t div 2 is the scale s of group t
+   y = (d * (s + 0.5) * 0.25) * G * sign; as integers, (d / 8) * (2 s + 1) * (+-G) */
+#include "../tables/iq2_s_grid.h"
+typedef struct { uint8_t d[2], qs[32], signs[32], qh[8], scales[8]; } cbq_iq2_s_block;
+
+CBQ_FN W cbq_iq2_s_codes(const cbq_iq2_s_block *b, uint32_t r, uint32_t o) {
+    uint32_t high = b->qh[r];
+    W magnitudes = W_U64(e, o, cbq_iq2_s_grid[b->qs[4 * r + e] | (high >> 2 * e & 3) << 8]);
+    return w_neg(magnitudes, cbq_u32(b->signs + 4 * r, 2), o);
+}
+CBQ_FN float cbq_iq2_s_d(const cbq_iq2_s_block *b) { return 0.125f * w_f16(b->d); }
+CBQ_FN uint32_t cbq_iq2_s_s4(const cbq_iq2_s_block *b, uint32_t k) {
+    return 2 * cbq_spread_nibbles(cbq_u16(b->scales + 2 * k, 2)) + CBQ_B(1);
+}
+
+#define CBQ_FORMAT_iq2_s(BLOCK, PLAIN) BLOCK(iq2_s, 22, 256, 82, 16, SIGNED, GROUPS, NOMIN, 0, "grid of 8 magnitudes, signs, 4-bit scales of 16")

@@ -1,0 +1,20 @@
+/* iq2_xs: 256 elements in 74 bytes, sixteen groups of 16. Layout: ggml's block_iq2_xs.
+     0  d       f16
+     2  qs      32 u16: bits 0..8 a grid row, bits 9..15 its signs (the eighth sign is their parity)
+    66  scales  8 bytes: nibble t mod 2 of byte t div 2 is the scale s of group t
+   y = (d * (s + 0.5) * 0.25) * G * sign; as integers, (d / 8) * (2 s + 1) * (+-G) */
+#include "../tables/iq2_xs_grid.h"
+typedef struct { uint8_t d[2], qs[64], scales[8]; } cbq_iq2_xs_block;
+
+CBQ_FN W cbq_iq2_xs_codes(const cbq_iq2_xs_block *b, uint32_t r, uint32_t o) {
+    const uint8_t *p = b->qs + 8 * r;
+    uint32_t a = cbq_u32(p, 2), c = cbq_u32(p + 4, 2);
+    uint32_t signs = (a >> 9 & 127u) | (a >> 18 & 127u << 7) | (c << 5 & 127u << 14) | (c >> 4 & 127u << 21);
+    return w_neg(W_U64(e, o, cbq_iq2_xs_grid[cbq_u16(p + 2 * e, 2) & 511]), cbq_signs7(signs), o);
+}
+CBQ_FN float cbq_iq2_xs_d(const cbq_iq2_xs_block *b) { return 0.125f * w_f16(b->d); }
+CBQ_FN uint32_t cbq_iq2_xs_s4(const cbq_iq2_xs_block *b, uint32_t k) {
+    return 2 * cbq_spread_nibbles(cbq_u16(b->scales + 2 * k, 2)) + CBQ_B(1);
+}
+
+#define CBQ_FORMAT_iq2_xs(BLOCK, PLAIN) BLOCK(iq2_xs, 17, 256, 74, 16, SIGNED, GROUPS, NOMIN, 1, "grid of 8 magnitudes, signs, 4-bit scales of 16")

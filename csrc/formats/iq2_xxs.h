@@ -1,0 +1,20 @@
+/* iq2_xxs: 256 elements in 66 bytes, eight groups of 32. Layout: ggml's block_iq2_xxs.
+     0  d  f16
+     2  eight records of 8 bytes, one a group: four grid rows u8, then a u32 w: bits 7e..7e+6 are the signs of
+        row e (the eighth sign is their parity), bits 28..31 the scale s
+   y = (d * (s + 0.5) * 0.25) * G * sign; as integers, (d / 8) * (2 s + 1) * (+-G) */
+#include "../tables/iq2_xxs_grid.h"
+typedef struct { uint8_t d[2], q[64]; } cbq_iq2_xxs_block;
+
+CBQ_FN W cbq_iq2_xxs_codes(const cbq_iq2_xxs_block *b, uint32_t r, uint32_t o) {
+    const uint8_t *record = b->q + 8 * r;
+    return w_neg(W_U64(e, o, cbq_iq2_xxs_grid[record[e]]), cbq_signs7(cbq_u32(record + 4, 2)), o);
+}
+CBQ_FN float cbq_iq2_xxs_d(const cbq_iq2_xxs_block *b) { return 0.125f * w_f16(b->d); }
+CBQ_FN uint32_t cbq_iq2_xxs_s4(const cbq_iq2_xxs_block *b, uint32_t k) {
+    const uint8_t *p = b->q + 32 * k; /* the top nibbles of four records */
+    uint32_t s = p[7] >> 4 | (uint32_t)(p[15] >> 4) << 8 | (uint32_t)(p[23] >> 4) << 16 | (uint32_t)(p[31] >> 4) << 24;
+    return 2 * s + CBQ_B(1);
+}
+
+#define CBQ_FORMAT_iq2_xxs(BLOCK, PLAIN) BLOCK(iq2_xxs, 16, 256, 66, 32, SIGNED, GROUPS, NOMIN, 1, "grid of 8 magnitudes, signs, 4-bit scales of 32")

@@ -1,0 +1,21 @@
+/* iq3_s: 256 elements in 110 bytes, eight groups of 32. Layout: ggml's block_iq3_s.
+     0  d       f16
+     2  qs      64 bytes: the low 8 bits of the grid row of elements 4 c .. 4 c + 3
+    66  qh      8 bytes: bit c mod 8 of byte c div 8 is the ninth bit of row c
+    74  signs   32 bytes: bit i mod 8 of byte i div 8 is the sign of element i
+   106  scales  4 bytes: nibble g mod 2 of byte g div 2 is the scale s of group g
+   y = (d * (2 s + 1)) * G * sign */
+#include "../tables/iq3_s_grid.h"
+typedef struct { uint8_t d[2], qs[64], qh[8], signs[32], scales[4]; } cbq_iq3_s_block;
+
+CBQ_FN W cbq_iq3_s_codes(const cbq_iq3_s_block *b, uint32_t r, uint32_t o) {
+    uint32_t high = b->qh[r];
+    W magnitudes = W_U32(e, o, cbq_iq3_s_grid[b->qs[8 * r + e] | (high << (8 - e) & 256)]);
+    return w_neg(magnitudes, cbq_u32(b->signs + 4 * r, 2), o);
+}
+CBQ_FN float cbq_iq3_s_d(const cbq_iq3_s_block *b) { return w_f16(b->d); }
+CBQ_FN uint32_t cbq_iq3_s_s4(const cbq_iq3_s_block *b, uint32_t k) {
+    return 2 * cbq_spread_nibbles(cbq_u16(b->scales + 2 * k, 2)) + CBQ_B(1);
+}
+
+#define CBQ_FORMAT_iq3_s(BLOCK, PLAIN) BLOCK(iq3_s, 21, 256, 110, 32, SIGNED, GROUPS, NOMIN, 0, "grid of 4 magnitudes, signs, 4-bit scales of 32")

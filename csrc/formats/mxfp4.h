@@ -1,0 +1,16 @@
+/* mxfp4: 32 elements in 17 bytes. Layout: ggml's block_mxfp4; values: OCP Microscaling Formats 1.0.
+     0  x   E8M0 scale: 2^(x - 127); 255 is NaN, and then the whole block is
+     1  qs  16 bytes: low nibbles are elements 0..15, high nibbles 16..31
+   y = scale * E[q], E the values of shared/e2m1_values.h */
+#include "shared/e2m1_values.h"
+typedef struct { uint8_t x[1], qs[16]; } cbq_mxfp4_block;
+
+CBQ_FN W cbq_mxfp4_codes(const cbq_mxfp4_block *b, uint32_t r, uint32_t o) { (void)r; return w_nib16(b->qs, o, 1); }
+/* The byte is the exponent field, but for its two ends: 0 is the subnormal 2^-127 and 255 a quiet NaN; both have
+   the top mantissa bit set. */
+CBQ_FN float cbq_mxfp4_d(const cbq_mxfp4_block *b) {
+    uint32_t x = b->x[0];
+    return cbq_as_f32(x << 23 | (uint32_t)((uint8_t)(x + 1) < 2) << 22);
+}
+
+#define CBQ_FORMAT_mxfp4(BLOCK, PLAIN) BLOCK(mxfp4, 39, 32, 17, 32, TABLE(cbq_e2m1_values), ONE, NOMIN, 0, "E2M1 codes, E8M0 scale (OCP MX)")

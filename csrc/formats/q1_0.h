@@ -1,0 +1,12 @@
+/* q1_0: 128 elements in 18 bytes. Layout: ggml's block_q1_0.
+     0  d   f16
+     2  qs  16 bytes: bit i mod 8 of byte i div 8 is element i
+   y = d where the bit is 1, else -d: the code is +1 or -1, so a zero keeps its sign */
+typedef struct { uint8_t d[2], qs[16]; } cbq_q1_0_block;
+
+CBQ_FN W cbq_q1_0_codes(const cbq_q1_0_block *b, uint32_t r, uint32_t o) {
+    return w_addall(w_bit(cbq_u32(b->qs + 4 * r, 2), o) << 1, -1);
+}
+CBQ_FN float cbq_q1_0_d(const cbq_q1_0_block *b) { return w_f16(b->d); }
+
+#define CBQ_FORMAT_q1_0(BLOCK, PLAIN) BLOCK(q1_0, 41, 128, 18, 128, SIGNED, ONE, NOMIN, 0, "signs, one scale")

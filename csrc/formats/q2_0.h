@@ -1,0 +1,12 @@
+/* q2_0: 64 elements in 18 bytes. Layout: ggml's block_q2_0.
+     0  d   f16
+     2  qs  16 bytes: four neighbours a byte, the first in the lowest two bits
+   y = d * (q - 1): -1, 0, 1, 2 times d */
+typedef struct { uint8_t d[2], qs[16]; } cbq_q2_0_block;
+
+CBQ_FN W cbq_q2_0_codes(const cbq_q2_0_block *b, uint32_t r, uint32_t o) {
+    return W_U32(e, o, cbq_spread_pairs(b->qs[8 * r + e]));
+}
+CBQ_FN float cbq_q2_0_d(const cbq_q2_0_block *b) { return w_f16(b->d); }
+
+#define CBQ_FORMAT_q2_0(BLOCK, PLAIN) BLOCK(q2_0, 42, 64, 18, 64, LINEAR(1, 2), ONE, NOMIN, 0, "2-bit codes, one scale")

@@ -1,0 +1,16 @@
+/* q5_1: 32 elements in 24 bytes. Layout: ggml's block_q5_1.
+     0  d   f16
+     2  m   f16
+     4  qh  u32: bit i is the fifth bit of element i
+     8  qs  16 bytes: low nibbles are elements 0..15, high nibbles 16..31
+   y = d * q + m, which is d * q - dmin for dmin = -m */
+typedef struct { uint8_t d[2], m[2], qh[4], qs[16]; } cbq_q5_1_block;
+
+CBQ_FN W cbq_q5_1_codes(const cbq_q5_1_block *b, uint32_t r, uint32_t o) {
+    (void)r;
+    return w_nib16(b->qs, o, 4) | w_bit(cbq_u32(b->qh, 4), o) << 4;
+}
+CBQ_FN float cbq_q5_1_d(const cbq_q5_1_block *b) { return w_f16(b->d); }
+CBQ_FN float cbq_q5_1_dmin(const cbq_q5_1_block *b) { return -w_f16(b->m); }
+
+#define CBQ_FORMAT_q5_1(BLOCK, PLAIN) BLOCK(q5_1, 7, 32, 24, 32, LINEAR(0, 5), ONE, MIN_ONE, 0, "5-bit codes, one scale and one minimum")

@@ -1,0 +1,19 @@
+/* q5_k: 256 elements in 176 bytes, eight groups of 32. Layout: ggml's block_q5_K.
+     0  d       f16
+     2  dmin    f16
+     4  scales  12 bytes: 6-bit scales and minimums, see shared/k_scales.h
+    16  qh      32 bytes: bit g of byte l is the fifth bit of element 32 g + l
+    48  qs      128 bytes: 32 bytes serve two groups, low nibbles the even one
+   y = (d * s) * q - (dmin * m) */
+#include "shared/k_scales.h"
+typedef struct { uint8_t d[2], dmin[2], scales[12], qh[32], qs[128]; } cbq_q5_k_block;
+
+CBQ_FN W cbq_q5_k_codes(const cbq_q5_k_block *b, uint32_t r, uint32_t o) {
+    return w_bits(w_ld(b->qs + 32 * (r / 2), o, 4), 4 * (r % 2), 4, 0) | w_bits(w_ld(b->qh, o, 4), r, 1, 4);
+}
+CBQ_FN float cbq_q5_k_d(const cbq_q5_k_block *b) { return w_f16(b->d); }
+CBQ_FN float cbq_q5_k_dmin(const cbq_q5_k_block *b) { return w_f16(b->dmin); }
+CBQ_FN uint32_t cbq_q5_k_s4(const cbq_q5_k_block *b, uint32_t k) { return cbq_k_scale4(b->scales, k); }
+CBQ_FN uint32_t cbq_q5_k_m4(const cbq_q5_k_block *b, uint32_t k) { return cbq_k_min4(b->scales, k); }
+
+#define CBQ_FORMAT_q5_k(BLOCK, PLAIN) BLOCK(q5_k, 13, 256, 176, 32, LINEAR(0, 5), GROUPS, MIN_GROUPS, 0, "5-bit codes, 6-bit scales and minimums of 32")

@@ -1,0 +1,17 @@
+/* q6_k: 256 elements in 210 bytes, sixteen groups of 16. Layout: ggml's block_q6_K.
+     0  ql      128 bytes: element i = 128 h + 32 j + l has its low 4 bits in nibble j div 2 of byte 64 h + 32 (j mod 2) + l
+   128  qh      64 bytes: its high 2 bits are bits 2j, 2j+1 of byte 32 h + l
+   192  scales  16 signed bytes
+   208  d       f16
+   y = (d * s) * (q - 32) */
+typedef struct { uint8_t ql[128], qh[64], scales[16], d[2]; } cbq_q6_k_block;
+
+CBQ_FN W cbq_q6_k_codes(const cbq_q6_k_block *b, uint32_t r, uint32_t o) {
+    uint32_t h = r / 4, j = r % 4;
+    W low = w_bits(w_ld(b->ql + 64 * h + 32 * (j % 2), o, 2), 4 * (j / 2), 4, 0);
+    return low | w_bits(w_ld(b->qh + 32 * h, o, 2), 2 * j, 2, 4);
+}
+CBQ_FN float cbq_q6_k_d(const cbq_q6_k_block *b) { return w_f16(b->d); }
+CBQ_FN uint32_t cbq_q6_k_s4(const cbq_q6_k_block *b, uint32_t k) { return cbq_u32(b->scales + 4 * k, 2); }
+
+#define CBQ_FORMAT_q6_k(BLOCK, PLAIN) BLOCK(q6_k, 14, 256, 210, 16, LINEAR(32, 6), GROUPS, NOMIN, 0, "6-bit codes, 8-bit scales of 16")

@@ -1,0 +1,20 @@
+/* tq1_0: 256 elements in 54 bytes. Layout: ggml's block_tq1_0.
+     0  qs  48 bytes of five base-3 digits, the most significant first:
+            bytes  0..31: digit n of byte l is element 32 n + l            (elements   0..159)
+            bytes 32..47: digit n of byte l is element 160 + 16 n + l - 32 (elements 160..239)
+    48  qh   4 bytes of four digits: digit n of byte l is element 240 + 4 n + l
+    52  d   f16
+   A digit is the integer part of 3 * (byte * 3^n mod 256) / 256.
+   y = d * (q - 1) */
+typedef struct { uint8_t qs[48], qh[4], d[2]; } cbq_tq1_0_block;
+
+CBQ_FN W cbq_tq1_0_codes(const cbq_tq1_0_block *b, uint32_t r, uint32_t o) {
+    if (r < 5) return w_digit3(w_pow3(w_ld(b->qs, o, 2), r));
+    W v = w_ld16(b->qs + 32, o, 2); /* runs 5, 6, 7: two digits of these 16 bytes, and qh at the very end */
+    W low = w_pow3(v, 2 * (r - 5));
+    W high = r < 7 ? w_pow3(v, 2 * (r - 5) + 1) : W_U32(e, o, cbq_pow3(cbq_u32(b->qh, 2), e & 3));
+    return w_digit3(w_cat16(low, high, o));
+}
+CBQ_FN float cbq_tq1_0_d(const cbq_tq1_0_block *b) { return w_f16(b->d); }
+
+#define CBQ_FORMAT_tq1_0(BLOCK, PLAIN) BLOCK(tq1_0, 34, 256, 54, 256, LINEAR(1, 2), ONE, NOMIN, 0, "ternary, five digits a byte, one scale")

@@ -1,0 +1,12 @@
+/* tq2_0: 256 elements in 66 bytes. Layout: ggml's block_tq2_0.
+     0  qs  64 bytes: element i = 128 h + 32 j + l is bits 2j, 2j+1 of byte 32 h + l
+    64  d   f16
+   y = d * (q - 1); the unused code 3 reads as 2 d */
+typedef struct { uint8_t qs[64], d[2]; } cbq_tq2_0_block;
+
+CBQ_FN W cbq_tq2_0_codes(const cbq_tq2_0_block *b, uint32_t r, uint32_t o) {
+    return w_bits(w_ld(b->qs + 32 * (r / 4), o, 2), 2 * (r % 4), 2, 0);
+}
+CBQ_FN float cbq_tq2_0_d(const cbq_tq2_0_block *b) { return w_f16(b->d); }
+
+#define CBQ_FORMAT_tq2_0(BLOCK, PLAIN) BLOCK(tq2_0, 35, 256, 66, 256, LINEAR(1, 2), ONE, NOMIN, 0, "ternary, 2 bits, one scale")

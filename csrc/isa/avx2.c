@@ -1,0 +1,10 @@
+/* AVX2, FMA, F16C: every kernel of this instruction set. Compiled into every x86-64 build; run only where the cpu has it. */
+#include "target.h"
+#if CBQ_X86
+CBQ_TARGET_BEGIN("avx2,fma,f16c")
+#include "../word/avx2.h"
+#include "../kernels/to_float.h"
+
+const cbq_kernels cbq_kernels_avx2 = CBQ_KERNEL_TABLE;
+CBQ_TARGET_END
+#endif

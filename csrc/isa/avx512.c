@@ -1,0 +1,10 @@
+/* AVX-512 F, BW, VL, DQ, VBMI: every kernel of this instruction set. Compiled into every x86-64 build; run only where the cpu has it. */
+#include "target.h"
+#if CBQ_X86
+CBQ_TARGET_BEGIN("avx512f,avx512bw,avx512vl,avx512dq,avx512vbmi,avx2,fma,f16c")
+#include "../word/avx512.h"
+#include "../kernels/to_float.h"
+
+const cbq_kernels cbq_kernels_avx512 = CBQ_KERNEL_TABLE;
+CBQ_TARGET_END
+#endif

@@ -1,0 +1,20 @@
+/* Checks that several operations share. */
+#pragma once
+#include "../registry.h"
+#include "../status.h"
+#include "../threads.h"
+#include "../view.h"
+
+/* The number of blocks in a buffer that must hold whole ones. */
+static inline cbq_code cbq_count_blocks(const cbq_format *f, cbq_view blocks, int64_t *n, cbq_status *st) {
+    if (blocks.bytes % f->bytes)
+        return cbq_fail(st, CBQ_BAD_VALUE, "buf: %lld bytes are not a multiple of %d (one block of %s)", (long long)blocks.bytes, f->bytes, f->name);
+    *n = blocks.bytes / f->bytes;
+    return CBQ_OK;
+}
+
+/* The threads of a call: what was asked for, or the default where that is 0. */
+static inline cbq_code cbq_resolve_threads(int asked, int *threads, cbq_status *st) {
+    *threads = asked > 0 ? asked : cbq_num_threads(st);
+    return *threads > 0 ? CBQ_OK : st->code;
+}

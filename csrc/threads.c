@@ -1,0 +1,121 @@
+#include "threads.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stddef.h>
+
+typedef struct job {
+    cbq_work_fn *work;
+    void *context;
+    int64_t n, grain;
+    atomic_llong next;    /* first item that nobody has taken */
+    int wanted, active;   /* helpers still welcome, helpers at work: under the lock */
+    struct job *later;    /* the next one of the queue */
+} job;
+
+static struct {
+    pthread_mutex_t lock;
+    pthread_cond_t work_came, helper_left;
+    job *jobs;
+    int workers;
+    int fork_handler;
+} pool = {.lock = PTHREAD_MUTEX_INITIALIZER, .work_came = PTHREAD_COND_INITIALIZER, .helper_left = PTHREAD_COND_INITIALIZER};
+
+/* A forked child has the pool's memory but not its threads: it begins anew. The lock is held over the fork, so that
+   the child never sees a half-changed queue. */
+static void before_fork(void) { pthread_mutex_lock(&pool.lock); }
+static void after_fork_parent(void) { pthread_mutex_unlock(&pool.lock); }
+static void after_fork_child(void) {
+    pthread_mutex_init(&pool.lock, NULL);
+    pthread_cond_init(&pool.work_came, NULL);
+    pthread_cond_init(&pool.helper_left, NULL);
+    pool.jobs = NULL;
+    pool.workers = 0;
+}
+
+static void take_pieces(job *j) {
+    for (;;) {
+        int64_t begin = atomic_fetch_add_explicit(&j->next, j->grain, memory_order_relaxed);
+        if (begin >= j->n) return;
+        j->work(j->context, begin, j->n - begin < j->grain ? j->n : begin + j->grain);
+    }
+}
+
+static job *job_that_wants_help(void) {
+    for (job *j = pool.jobs; j; j = j->later)
+        if (j->wanted > 0) return j;
+    return NULL;
+}
+
+static void *worker(void *unused) {
+    (void)unused;
+    pthread_mutex_lock(&pool.lock);
+    for (;;) {
+        job *j = job_that_wants_help();
+        if (!j) {
+            pthread_cond_wait(&pool.work_came, &pool.lock);
+            continue;
+        }
+        j->wanted--;
+        j->active++;
+        pthread_mutex_unlock(&pool.lock);
+        take_pieces(j);
+        pthread_mutex_lock(&pool.lock);
+        if (--j->active == 0) pthread_cond_broadcast(&pool.helper_left); /* j may be gone after the unlock */
+    }
+    return NULL;
+}
+
+/* Under the lock. Where the system refuses a thread, the pool stays smaller. */
+static void grow_pool(int workers) {
+    if (!pool.fork_handler) pool.fork_handler = pthread_atfork(before_fork, after_fork_parent, after_fork_child) == 0;
+    while (pool.workers < workers) {
+        pthread_t thread;
+        if (pthread_create(&thread, NULL, worker, NULL) != 0) return;
+        pthread_detach(thread);
+        pool.workers++;
+    }
+}
+
+static void enqueue(job *j) {
+    job **end = &pool.jobs;
+    while (*end) end = &(*end)->later;
+    *end = j;
+}
+static void dequeue(job *j) {
+    job **at = &pool.jobs;
+    while (*at != j) at = &(*at)->later;
+    *at = j->later;
+}
+
+void cbq_parallel(int64_t n, int64_t grain, int threads, cbq_work_fn *work, void *context) {
+    int64_t pieces = n / grain + (n % grain != 0);
+    int helpers = (int)(pieces < threads ? pieces : threads) - 1;
+    if (helpers <= 0) {
+        if (n > 0) work(context, 0, n);
+        return;
+    }
+    job j = {.work = work, .context = context, .n = n, .grain = grain, .wanted = helpers};
+    atomic_init(&j.next, 0);
+
+    pthread_mutex_lock(&pool.lock);
+    grow_pool(helpers);
+    enqueue(&j);
+    if (helpers == 1) pthread_cond_signal(&pool.work_came);
+    else pthread_cond_broadcast(&pool.work_came);
+    pthread_mutex_unlock(&pool.lock);
+
+    take_pieces(&j);
+
+    pthread_mutex_lock(&pool.lock);
+    dequeue(&j);
+    while (j.active > 0) pthread_cond_wait(&pool.helper_left, &pool.lock);
+    pthread_mutex_unlock(&pool.lock);
+}
+
+int cbq_pool_size(void) {
+    pthread_mutex_lock(&pool.lock);
+    int workers = pool.workers;
+    pthread_mutex_unlock(&pool.lock);
+    return workers;
+}

@@ -1,0 +1,31 @@
+/* Threads: one pool for the process, created at the first large job, parked on a condition variable between jobs.
+
+   Why not OpenMP: a forked child that inherits libgomp's idle team hangs at its next parallel region, two runtimes
+   (libgomp and libomp) in one process fight over the cores, and the library would need one of them at run time. */
+#pragma once
+#include <stdint.h>
+
+#include "status.h"
+
+#define CBQ_MAX_THREADS 512
+
+/* Work on items begin..end-1. Results must not depend on how 0..n-1 is cut. */
+typedef void cbq_work_fn(void *context, int64_t begin, int64_t end);
+
+/* Calls work over 0..n-1 in pieces of at most `grain` items, on the caller's thread and up to threads - 1 others.
+   Where helpers are busy or cannot be started, the caller does more of it; it always ends. */
+void cbq_parallel(int64_t n, int64_t grain, int threads, cbq_work_fn *work, void *context);
+
+/* The threads of a call that names none: cbq_set_num_threads, else CBQUANT_NUM_THREADS, else the cores that the
+   affinity mask and the cgroup quota leave. -1 and a status where the environment variable is no number from 1 up. */
+int cbq_num_threads(cbq_status *st);
+
+/* n >= 1, or 0 for the default again. */
+void cbq_set_num_threads(int n);
+
+/* Threads that the pool holds now, for tests. */
+int cbq_pool_size(void);
+
+/* Whole cores that the cgroup of this process may use (quota / period, rounded up), or 0 where nothing limits it.
+   `membership` is /proc/self/cgroup and `mount` is /sys/fs/cgroup, but for tests. */
+int cbq_cgroup_cpus(const char *membership, const char *mount);

@@ -1,0 +1,95 @@
+/* The word vocabulary, AVX2 with F16C: a word is 32 codes in a 256-bit vector. word/README.md says what the names mean. */
+#pragma once
+#include "../base.h"
+#include <immintrin.h>
+
+#define CBQ_W 32
+#define CBQ_UNROLL _Pragma("GCC unroll 8") /* runs of a block: shifts and fields become constants */
+typedef uint32_t W __attribute__((vector_size(32)));
+
+CBQ_FN float w_f16_bits(uint32_t bits) { return _mm_cvtss_f32(_mm_cvtph_ps(_mm_cvtsi32_si128((int)bits))); }
+#include "words32.h"
+
+CBQ_FN W w_bit(uint32_t mask, uint32_t o) { (void)o; return w_mask(mask) & CBQ_B(1); }
+/* (a ^ m) - m where m is -1 */
+CBQ_FN W w_neg(W a, uint32_t mask, uint32_t o) {
+    W m = w_mask(mask);
+    (void)o;
+    return (W)_mm256_sub_epi8((__m256i)(a ^ m), (__m256i)m);
+}
+
+/* ---- the float side ---- */
+#define CBQ_LANES 8
+/* Codes go to the top byte of a dword, which is cheaper than sign extension: the value is 2^24 too large. */
+#define CBQ_CODE_UNIT 0x1p-24f
+#define CBQ_LINEAR_BY_TABLE 1 /* codes of up to 4 bits: two byte look-ups beat widening and converting */
+typedef __m256 F;
+
+CBQ_FN F f_set1(float x) { return _mm256_set1_ps(x); }
+
+/* Dwords 0 2 4 6 | 1 3 5 7: after two levels of unpacks inside the 128-bit halves, the codes are in order again. */
+CBQ_FN __m256i w_interleave(W w) {
+    return _mm256_permutevar8x32_epi32((__m256i)w, _mm256_setr_epi32(0, 2, 4, 6, 1, 3, 5, 7));
+}
+CBQ_FN void w_to_f(W w, F f[4]) {
+    __m256i zero = _mm256_setzero_si256(), p = w_interleave(w);
+    __m256i low = _mm256_unpacklo_epi8(zero, p), high = _mm256_unpackhi_epi8(zero, p);
+    f[0] = _mm256_cvtepi32_ps(_mm256_unpacklo_epi16(zero, low));
+    f[1] = _mm256_cvtepi32_ps(_mm256_unpackhi_epi16(zero, low));
+    f[2] = _mm256_cvtepi32_ps(_mm256_unpacklo_epi16(zero, high));
+    f[3] = _mm256_cvtepi32_ps(_mm256_unpackhi_epi16(zero, high));
+}
+/* The table as bf16: one look-up gives the low bytes, one the high bytes. */
+CBQ_FN void w_table_to_f(W w, const float *table, F f[4]) {
+    __m256i zero = _mm256_setzero_si256();
+    __m256i bf16 = _mm256_packus_epi32(_mm256_srli_epi32(_mm256_loadu_si256((const __m256i *)table), 16),
+                                       _mm256_srli_epi32(_mm256_loadu_si256((const __m256i *)(table + 8)), 16));
+    bf16 = _mm256_permute4x64_epi64(bf16, 0xd8);
+    __m256i low_bytes = _mm256_and_si256(bf16, _mm256_set1_epi16(255)), high_bytes = _mm256_srli_epi16(bf16, 8);
+    __m256i bytes = _mm256_permute4x64_epi64(_mm256_packus_epi16(low_bytes, high_bytes), 0xd8);
+    __m256i p = w_interleave(w);
+    __m256i l = _mm256_shuffle_epi8(_mm256_permute2x128_si256(bytes, bytes, 0x00), p);
+    __m256i h = _mm256_shuffle_epi8(_mm256_permute2x128_si256(bytes, bytes, 0x11), p);
+    __m256i a = _mm256_unpacklo_epi8(l, h), b = _mm256_unpackhi_epi8(l, h);
+    f[0] = _mm256_castsi256_ps(_mm256_unpacklo_epi16(zero, a));
+    f[1] = _mm256_castsi256_ps(_mm256_unpackhi_epi16(zero, a));
+    f[2] = _mm256_castsi256_ps(_mm256_unpacklo_epi16(zero, b));
+    f[3] = _mm256_castsi256_ps(_mm256_unpackhi_epi16(zero, b));
+}
+CBQ_FN void f_groups(float d, const uint32_t *s4, int n, float *out) {
+    for (int g = 0; g < n; g += 8) {
+        __m128i bytes = _mm_cvtsi64_si128((long long)(s4[g / 4] | (uint64_t)s4[g / 4 + 1] << 32));
+        _mm256_store_ps(out + g, _mm256_mul_ps(_mm256_set1_ps(d), _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(bytes))));
+    }
+}
+
+CBQ_FN F f_ld_f32(const uint8_t *p) { return _mm256_loadu_ps((const float *)(const void *)p); }
+CBQ_FN F f_ld_f16(const uint8_t *p) { return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)p)); }
+CBQ_FN F f_ld_bf16(const uint8_t *p) {
+    __m256i u = _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)(const void *)p));
+    return _mm256_castsi256_ps(_mm256_slli_epi32(u, 16));
+}
+
+/* bf16 bits of 8 floats in the low halves of 8 dwords: u + 0x7fff + (bit 16), with NaN kept apart */
+CBQ_FN __m256i f_to_bf16(F f) {
+    __m256i u = _mm256_castps_si256(f), odd = _mm256_and_si256(_mm256_srli_epi32(u, 16), _mm256_set1_epi32(1));
+    __m256i rounded = _mm256_add_epi32(u, _mm256_add_epi32(odd, _mm256_set1_epi32(0x7fff)));
+    __m256i quiet = _mm256_or_si256(u, _mm256_set1_epi32(0x400000));
+    __m256i nan = _mm256_castps_si256(_mm256_cmp_ps(f, f, _CMP_UNORD_Q));
+    return _mm256_srli_epi32(_mm256_blendv_epi8(rounded, quiet, nan), 16);
+}
+CBQ_FN void f_store(uint8_t *y, const F f[4], int dtype) {
+    if (dtype == CBQ_F32) {
+        for (int i = 0; i < 4; i++) _mm256_storeu_ps((float *)(void *)(y + 32 * i), f[i]);
+    } else if (dtype == CBQ_F16) {
+        for (int i = 0; i < 4; i++)
+            _mm_storeu_si128((__m128i *)(void *)(y + 16 * i), _mm256_cvtps_ph(f[i], _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+    } else {
+        for (int i = 0; i < 2; i++) {
+            __m256i packed = _mm256_packus_epi32(f_to_bf16(f[2 * i]), f_to_bf16(f[2 * i + 1]));
+            _mm256_storeu_si256((__m256i *)(void *)(y + 32 * i), _mm256_permute4x64_epi64(packed, 0xd8));
+        }
+    }
+}
+CBQ_FN void f_stream(uint8_t *y, F f) { _mm256_stream_ps((float *)(void *)y, f); }
+CBQ_FN void f_stream_end(void) { _mm_sfence(); }

@@ -1,0 +1,69 @@
+/* The word vocabulary, AVX-512 (F, BW, VL, DQ, VBMI): words are 32 codes in a 256-bit vector as in AVX2, floats go 16
+   at a time. word/README.md says what the names mean. */
+#pragma once
+#include "../base.h"
+#include <immintrin.h>
+
+#define CBQ_W 32
+#define CBQ_UNROLL _Pragma("GCC unroll 8") /* runs of a block: shifts and fields become constants */
+typedef uint32_t W __attribute__((vector_size(32)));
+
+CBQ_FN float w_f16_bits(uint32_t bits) { return _mm_cvtss_f32(_mm_cvtph_ps(_mm_cvtsi32_si128((int)bits))); }
+#include "words32.h"
+
+CBQ_FN W w_bit(uint32_t mask, uint32_t o) { (void)o; return (W)_mm256_maskz_set1_epi8((__mmask32)mask, 1); }
+CBQ_FN W w_neg(W a, uint32_t mask, uint32_t o) {
+    (void)o;
+    return (W)_mm256_mask_sub_epi8((__m256i)a, (__mmask32)mask, _mm256_setzero_si256(), (__m256i)a);
+}
+
+/* ---- the float side ---- */
+#define CBQ_LANES 16
+#define CBQ_CODE_UNIT 1.0f
+#define CBQ_LINEAR_BY_TABLE 0
+typedef __m512 F;
+
+CBQ_FN F f_set1(float x) { return _mm512_set1_ps(x); }
+CBQ_FN void w_to_f(W w, F f[2]) {
+    f[0] = _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm256_castsi256_si128((__m256i)w)));
+    f[1] = _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm256_extracti128_si256((__m256i)w, 1)));
+}
+/* The whole table is one register. */
+CBQ_FN void w_table_to_f(W w, const float *table, F f[2]) {
+    __m512 t = _mm512_loadu_ps(table);
+    f[0] = _mm512_permutexvar_ps(_mm512_cvtepu8_epi32(_mm256_castsi256_si128((__m256i)w)), t);
+    f[1] = _mm512_permutexvar_ps(_mm512_cvtepu8_epi32(_mm256_extracti128_si256((__m256i)w, 1)), t);
+}
+CBQ_FN void f_groups(float d, const uint32_t *s4, int n, float *out) {
+    __m128i bytes = n > 8 ? _mm_setr_epi32((int)s4[0], (int)s4[1], (int)s4[2], (int)s4[3])
+                          : _mm_cvtsi64_si128((long long)(s4[0] | (uint64_t)s4[1] << 32));
+    _mm512_store_ps(out, _mm512_mul_ps(_mm512_set1_ps(d), _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(bytes))));
+}
+
+CBQ_FN F f_ld_f32(const uint8_t *p) { return _mm512_loadu_ps((const void *)p); }
+CBQ_FN F f_ld_f16(const uint8_t *p) { return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(const void *)p)); }
+CBQ_FN F f_ld_bf16(const uint8_t *p) {
+    __m512i u = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)(const void *)p));
+    return _mm512_castsi512_ps(_mm512_slli_epi32(u, 16));
+}
+
+/* vcvtneps2bf16 would flush subnormals: integers round them too. */
+CBQ_FN __m256i f_to_bf16(F f) {
+    __m512i u = _mm512_castps_si512(f), odd = _mm512_and_si512(_mm512_srli_epi32(u, 16), _mm512_set1_epi32(1));
+    __m512i rounded = _mm512_add_epi32(u, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff)));
+    __m512i quiet = _mm512_or_si512(u, _mm512_set1_epi32(0x400000));
+    __mmask16 nan = _mm512_cmp_ps_mask(f, f, _CMP_UNORD_Q);
+    return _mm512_cvtepi32_epi16(_mm512_srli_epi32(_mm512_mask_mov_epi32(rounded, nan, quiet), 16));
+}
+CBQ_FN void f_store(uint8_t *y, const F f[2], int dtype) {
+    for (int i = 0; i < 2; i++) {
+        if (dtype == CBQ_F32) {
+            _mm512_storeu_ps((void *)(y + 64 * i), f[i]);
+        } else {
+            __m256i h = dtype == CBQ_F16 ? _mm512_cvtps_ph(f[i], _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC) : f_to_bf16(f[i]);
+            _mm256_storeu_si256((__m256i *)(void *)(y + 32 * i), h);
+        }
+    }
+}
+CBQ_FN void f_stream(uint8_t *y, F f) { _mm512_stream_ps((void *)y, f); }
+CBQ_FN void f_stream_end(void) { _mm_sfence(); }

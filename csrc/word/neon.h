@@ -1,0 +1,115 @@
+/* The word vocabulary, NEON (Advanced SIMD of AArch64): a word is 16 codes. word/README.md says what the names mean. */
+#pragma once
+#include "../base.h"
+#include <arm_neon.h>
+
+#define CBQ_W 16
+#define CBQ_UNROLL _Pragma("GCC unroll 8") /* runs of a block: shifts and fields become constants */
+typedef uint32_t W __attribute__((vector_size(16)));
+
+CBQ_FN W w_from_u8(uint8x16_t v) { W w; memcpy(&w, &v, 16); return w; }
+CBQ_FN uint8x16_t w_to_u8(W w) { uint8x16_t v; memcpy(&v, &w, 16); return v; }
+
+CBQ_FN float w_f16_bits(uint32_t bits) { return cbq_f16_to_f32(bits); }
+CBQ_FN float w_f16(const uint8_t *p) { return w_f16_bits(cbq_u16(p, 2)); }
+
+CBQ_FN W w_ld(const uint8_t *p, uint32_t o, int align) { (void)align; return w_from_u8(vld1q_u8(p + o)); }
+CBQ_FN W w_ld16(const uint8_t *p, uint32_t o, int align) { (void)o; (void)align; return w_from_u8(vld1q_u8(p)); }
+CBQ_FN W w_nib16(const uint8_t *p, uint32_t o, int align) {
+    W v = w_ld(p, 0, align);
+    return (o ? v >> 4 : v) & CBQ_B(15);
+}
+/* Eight bytes of the half run at o: low nibbles, then high ones. */
+CBQ_FN W w_nib8(const uint8_t *p, uint32_t o, int align) {
+    uint8x8_t q = vld1_u8(p + o / 2);
+    (void)align;
+    return w_from_u8(vcombine_u8(vand_u8(q, vdup_n_u8(15)), vshr_n_u8(q, 4)));
+}
+/* Shifts are of dwords: what crosses from a neighbour is masked off, because the field stays inside its byte. */
+CBQ_FN W w_bits(W a, uint32_t pos, int n, uint32_t to) {
+    return (pos >= to ? a >> (pos - to) : a << (to - pos)) & CBQ_B(((1u << n) - 1) << to);
+}
+
+/* 0xff where bit i of the low half of the mask is 1 */
+CBQ_FN W w_mask16(uint32_t mask) {
+    const uint8x16_t bit_of = {1, 2, 4, 8, 16, 32, 64, 128, 1, 2, 4, 8, 16, 32, 64, 128};
+    return w_from_u8(vtstq_u8(vcombine_u8(vdup_n_u8((uint8_t)mask), vdup_n_u8((uint8_t)(mask >> 8))), bit_of));
+}
+CBQ_FN W w_bit(uint32_t mask, uint32_t o) { return w_mask16(mask >> o) & CBQ_B(1); }
+CBQ_FN W w_neg(W a, uint32_t mask, uint32_t o) {
+    W m = w_mask16(mask >> o);
+    return w_from_u8(vsubq_u8(w_to_u8(a ^ m), w_to_u8(m)));
+}
+
+CBQ_FN W w_add(W a, W b) { return w_from_u8(vaddq_u8(w_to_u8(a), w_to_u8(b))); }
+CBQ_FN W w_addall(W a, int c) { return w_from_u8(vaddq_u8(w_to_u8(a), vdupq_n_u8((uint8_t)c))); }
+CBQ_FN W w_suball(W a, int c) { return w_from_u8(vsubq_u8(w_to_u8(a), vdupq_n_u8((uint8_t)c))); }
+CBQ_FN W w_cat16(W lo, W hi, uint32_t o) { return o < 16 ? lo : hi; }
+
+CBQ_FN W w_pow3(W a, uint32_t n) {
+    for (uint32_t i = 0; i < n; i++) a = w_add(a, w_add(a, a));
+    return a;
+}
+/* 3a / 256 is (a >= 86) + (a >= 171) */
+CBQ_FN W w_digit3(W a) {
+    uint8x16_t v = w_to_u8(a), one = vcgeq_u8(v, vdupq_n_u8(86)), two = vcgeq_u8(v, vdupq_n_u8(171));
+    return w_from_u8(vsubq_u8(vdupq_n_u8(0), vaddq_u8(one, two)));
+}
+
+/* `expr` for the pieces of the half run at o; statement expressions, because `e` must be a variable of the expression. */
+#define W_U64(e, o, expr) ({ uint64_t w_t[2]; _Pragma("GCC unroll 2") for (uint32_t w_i = 0; w_i < 2; w_i++) { uint32_t e = (o) / 8 + w_i; w_t[w_i] = (expr); } W w_v; memcpy(&w_v, w_t, 16); w_v; })
+#define W_U32(e, o, expr) ({ uint32_t w_t[4]; _Pragma("GCC unroll 4") for (uint32_t w_i = 0; w_i < 4; w_i++) { uint32_t e = (o) / 4 + w_i; w_t[w_i] = (expr); } W w_v; memcpy(&w_v, w_t, 16); w_v; })
+
+/* ---- the float side ---- */
+#define CBQ_LANES 4
+#define CBQ_CODE_UNIT 1.0f
+#define CBQ_LINEAR_BY_TABLE 1
+typedef float32x4_t F;
+
+CBQ_FN F f_set1(float x) { return vdupq_n_f32(x); }
+CBQ_FN void w_to_f(W w, F f[4]) {
+    int8x16_t q = vreinterpretq_s8_u8(w_to_u8(w));
+    int16x8_t low = vmovl_s8(vget_low_s8(q)), high = vmovl_s8(vget_high_s8(q));
+    f[0] = vcvtq_f32_s32(vmovl_s16(vget_low_s16(low)));
+    f[1] = vcvtq_f32_s32(vmovl_s16(vget_high_s16(low)));
+    f[2] = vcvtq_f32_s32(vmovl_s16(vget_low_s16(high)));
+    f[3] = vcvtq_f32_s32(vmovl_s16(vget_high_s16(high)));
+}
+/* The table as bf16: bytes 2 and 3 of each float; one look-up gives the low bytes, one the high bytes. */
+CBQ_FN void w_table_to_f(W w, const float *table, F f[4]) {
+    uint8x16x4_t bytes = vld4q_u8((const uint8_t *)table);
+    uint8x16_t low = vqtbl1q_u8(bytes.val[2], w_to_u8(w)), high = vqtbl1q_u8(bytes.val[3], w_to_u8(w));
+    uint8x16x2_t bf16 = vzipq_u8(low, high);
+    for (int k = 0; k < 2; k++) {
+        uint16x8_t v = vreinterpretq_u16_u8(bf16.val[k]);
+        f[2 * k] = vreinterpretq_f32_u32(vshll_n_u16(vget_low_u16(v), 16));
+        f[2 * k + 1] = vreinterpretq_f32_u32(vshll_n_u16(vget_high_u16(v), 16));
+    }
+}
+CBQ_FN void f_groups(float d, const uint32_t *s4, int n, float *out) {
+    for (int g = 0; g < n; g += 4) {
+        int16x8_t wide = vmovl_s8(vcreate_s8((uint64_t)s4[g / 4]));
+        vst1q_f32(out + g, vmulq_n_f32(vcvtq_f32_s32(vmovl_s16(vget_low_s16(wide))), d));
+    }
+}
+
+CBQ_FN F f_ld_f32(const uint8_t *p) { return vreinterpretq_f32_u8(vld1q_u8(p)); }
+CBQ_FN F f_ld_f16(const uint8_t *p) { return vcvt_f32_f16(vreinterpret_f16_u8(vld1_u8(p))); }
+CBQ_FN F f_ld_bf16(const uint8_t *p) { return vreinterpretq_f32_u32(vshll_n_u16(vreinterpret_u16_u8(vld1_u8(p)), 16)); }
+
+/* u + 0x7fff + (bit 16), with NaN kept apart: bfcvt flushes nothing but is not in every core */
+CBQ_FN uint16x4_t f_to_bf16(F f) {
+    uint32x4_t u = vreinterpretq_u32_f32(f), odd = vandq_u32(vshrq_n_u32(u, 16), vdupq_n_u32(1));
+    uint32x4_t rounded = vaddq_u32(u, vaddq_u32(odd, vdupq_n_u32(0x7fff)));
+    uint32x4_t quiet = vorrq_u32(u, vdupq_n_u32(0x400000));
+    return vshrn_n_u32(vbslq_u32(vceqq_f32(f, f), rounded, quiet), 16);
+}
+CBQ_FN void f_store(uint8_t *y, const F f[4], int dtype) {
+    for (int i = 0; i < 4; i++) {
+        if (dtype == CBQ_F32) vst1q_u8(y + 16 * i, vreinterpretq_u8_f32(f[i]));
+        else if (dtype == CBQ_F16) vst1_u8(y + 8 * i, vreinterpret_u8_f16(vcvt_f16_f32(f[i])));
+        else vst1_u8(y + 8 * i, vreinterpret_u8_u16(f_to_bf16(f[i])));
+    }
+}
+CBQ_FN void f_stream(uint8_t *y, F f) { vst1q_u8(y, vreinterpretq_u8_f32(f)); }
+CBQ_FN void f_stream_end(void) {}

@@ -1,0 +1,78 @@
+/* The word vocabulary, scalar C and CUDA: a word is four codes in a uint32_t, the first in the lowest byte.
+   word/README.md says what each name means; the other files of this folder say the same in vectors. */
+#pragma once
+#include "../base.h"
+
+#define CBQ_W 4 /* codes in a word */
+#define CBQ_UNROLL _Pragma("GCC unroll 1") /* unrolled, 4 codes at a time would be a megabyte of code */
+typedef uint32_t W;
+
+CBQ_FN float w_f16_bits(uint32_t bits) { return cbq_f16_to_f32(bits); }
+CBQ_FN float w_f16(const uint8_t *p) { return w_f16_bits(cbq_u16(p, 2)); }
+
+CBQ_FN W w_ld(const uint8_t *p, uint32_t o, int align) { return cbq_u32(p + o, align); }
+CBQ_FN W w_ld16(const uint8_t *p, uint32_t o, int align) { return cbq_u32(p + (o & 15), align); }
+CBQ_FN W w_nib16(const uint8_t *p, uint32_t o, int align) {
+    return cbq_u32(p + (o & 15), align) >> (o < 16 ? 0 : 4) & CBQ_B(15);
+}
+CBQ_FN W w_nib8(const uint8_t *p, uint32_t o, int align) {
+    return cbq_u32(p + (o >> 4) * 8 + (o & 4), align) >> (o & 8 ? 4 : 0) & CBQ_B(15);
+}
+CBQ_FN W w_bits(W a, uint32_t pos, int n, uint32_t to) { return (a >> pos & CBQ_B((1u << n) - 1)) << to; }
+
+/* Four bits of a mask, one to a byte: the product puts bit i at bit 8i. */
+CBQ_FN W w_bit(uint32_t mask, uint32_t o) { return (mask >> o & 15) * 0x00204081u & CBQ_B(1); }
+/* -a where the mask says so: complement and add one; codes are 1..127 there, so no carry leaves a byte */
+CBQ_FN W w_neg(W a, uint32_t mask, uint32_t o) {
+    W m = w_bit(mask, o);
+    return (a ^ m * 255u) + m;
+}
+
+CBQ_FN W w_add(W a, W b) { return cbq_add4(a, b); }
+CBQ_FN W w_addall(W a, int c) { return cbq_add4(a, CBQ_B(c & 255)); }
+CBQ_FN W w_suball(W a, int c) { return cbq_sub4(a, CBQ_B(c)); }
+CBQ_FN W w_cat16(W lo, W hi, uint32_t o) { return o < 16 ? lo : hi; }
+
+CBQ_FN W w_pow3(W a, uint32_t n) { return cbq_pow3(a, n); }
+/* 3a / 256 in each byte: 0, 1 or 2; even and odd bytes apart, so that the product has room */
+CBQ_FN W w_digit3(W a) {
+    return ((a & 0x00ff00ffu) * 3 >> 8 & 0x00ff00ffu) | ((a >> 8 & 0x00ff00ffu) * 3 & 0xff00ff00u);
+}
+
+/* Words from pieces: `expr` is evaluated for the 8-byte (4-byte) piece number e that holds code o of the run.
+   Statement expressions, because `e` must be a variable of the format's own expression. */
+#define W_U64(e, o, expr) ({ uint32_t e = (o) >> 3; (uint32_t)((uint64_t)(expr) >> (8 * ((o) & 4))); })
+#define W_U32(e, o, expr) ({ uint32_t e = (o) >> 2; (uint32_t)(expr); })
+
+#if !defined(__CUDACC__)
+/* ---- the float side: vectors of 4 floats, which every target of gcc and clang has ---- */
+#define CBQ_LANES 4
+#define CBQ_CODE_UNIT 1.0f
+#define CBQ_LINEAR_BY_TABLE 0
+typedef float F __attribute__((vector_size(16)));
+
+CBQ_FN F f_set1(float x) { return (F){x, x, x, x}; }
+CBQ_FN void w_to_f(W w, F f[1]) {
+    f[0] = (F){(float)(int8_t)w, (float)(int8_t)(w >> 8), (float)(int8_t)(w >> 16), (float)(int8_t)(w >> 24)};
+}
+CBQ_FN void w_table_to_f(W w, const float *table, F f[1]) {
+    f[0] = (F){table[w & 15], table[w >> 8 & 15], table[w >> 16 & 15], table[w >> 24 & 15]};
+}
+CBQ_FN void f_groups(float d, const uint32_t *s4, int n, float *out) {
+    for (int g = 0; g < n; g++) out[g] = d * (float)(int8_t)(s4[g / 4] >> 8 * (g % 4));
+}
+CBQ_FN F f_ld_f32(const uint8_t *p) { F f; memcpy(&f, p, 16); return f; }
+CBQ_FN F f_ld_f16(const uint8_t *p) { return (F){w_f16(p), w_f16(p + 2), w_f16(p + 4), w_f16(p + 6)}; }
+CBQ_FN F f_ld_bf16(const uint8_t *p) {
+    return (F){cbq_as_f32(cbq_u16(p, 2) << 16), cbq_as_f32(cbq_u16(p + 2, 2) << 16),
+               cbq_as_f32(cbq_u16(p + 4, 2) << 16), cbq_as_f32(cbq_u16(p + 6, 2) << 16)};
+}
+CBQ_FN void f_store(uint8_t *y, const F f[1], int dtype) {
+    if (dtype == CBQ_F32) { memcpy(y, f, 16); return; }
+    uint16_t h[4];
+    for (int i = 0; i < 4; i++) h[i] = dtype == CBQ_F16 ? cbq_f32_to_f16(f[0][i]) : cbq_f32_to_bf16(f[0][i]);
+    memcpy(y, h, 8);
+}
+CBQ_FN void f_stream(uint8_t *y, F f) { memcpy(y, &f, 16); }
+CBQ_FN void f_stream_end(void) {}
+#endif
