@@ -6,7 +6,7 @@ import math
 import operator
 from collections.abc import Sequence
 from html import escape
-from typing import Any, SupportsIndex
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +16,7 @@ from cbquant._buffer import as_bytes
 from cbquant._formats import Format, get
 
 _DTYPES = ("float32", "float16", "bfloat16")
-_MAX_ELEMENTS = 2**62
+_MAX_ELEMENTS = (2**63 - 1) // 8  # NumPy counts an array's bytes in an int64, also those of an empty one
 
 
 def dequant(
@@ -114,10 +114,16 @@ def _dtype_name(dtype: Any, out: NDArray[Any] | None) -> str:
     return name
 
 
-def _as_shape(shape: int | Sequence[int]) -> tuple[int, ...]:
-    items: Sequence[SupportsIndex] = (shape,) if hasattr(shape, "__index__") else shape
+def _dims(shape: int | Sequence[int]) -> tuple[int, ...]:
     try:
-        dims = tuple(operator.index(d) for d in items)
+        return (operator.index(shape),)  # type: ignore[arg-type]
+    except TypeError:
+        return tuple(operator.index(d) for d in shape)  # type: ignore[union-attr]
+
+
+def _as_shape(shape: int | Sequence[int]) -> tuple[int, ...]:
+    try:
+        dims = _dims(shape)
     except TypeError:
         raise TypeError(f"shape: expected whole numbers, got {shape!r}") from None
     if any(d < 0 for d in dims):

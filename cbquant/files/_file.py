@@ -1,0 +1,192 @@
+"""A model file as a read-only mapping; what its container is, the reader modules know."""
+
+from __future__ import annotations
+
+import html
+import mmap
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import MappingProxyType, TracebackType
+from typing import Any, NamedTuple, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cbquant._buffer import PLAIN_DTYPES
+from cbquant.tensor import QuantTensor, is_unknown
+
+#: Tensors shown at either end of a longer list.
+_SHOWN = 12
+
+_COLUMNS = ("name", "shape", "format", "bytes", "offset")
+
+
+class TensorInfo(NamedTuple):
+    """Where a tensor lies and what it is.
+
+    Attributes
+    ----------
+    name : str
+        The tensor's name.
+    shape : tuple of int
+        Dimensions in elements, in NumPy's order.
+    format : str
+        A name of `cbquant.formats` or ``"unknown_<tag>"``.
+    tag : int
+        GGUF type number.
+    offset, nbytes : int
+        Where its bytes begin in the file `path`, and how many there are. Those of an unknown type reach to
+        the next tensor or the end of the file, padding included: its own length is not known.
+    path : Path
+        The file, one of the shards of a sharded model.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    format: str
+    tag: int
+    offset: int
+    nbytes: int
+    path: Path
+
+
+def map_file(path: Path) -> NDArray[np.uint8]:
+    """The bytes of a file as a read-only uint8 array on a memory map; it lives as long as its last view."""
+    with path.open("rb") as stream:
+        try:
+            mapped = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
+        except ValueError:  # an empty file cannot be mapped
+            return np.empty(0, np.uint8)
+    return np.frombuffer(mapped, np.uint8)
+
+
+def _tensor(data: NDArray[np.uint8], info: TensorInfo) -> NDArray[Any] | QuantTensor:
+    if is_unknown(info.format):
+        return QuantTensor._wrap(data, info.format, info.shape)
+    dtype = PLAIN_DTYPES.get(info.format, "bfloat16")
+    if dtype == "bfloat16":  # NumPy has none of its own
+        return QuantTensor(data, info.format, info.shape)
+    array: NDArray[Any] = data.view(np.dtype(dtype).newbyteorder("<")).reshape(info.shape)
+    return array
+
+
+@final
+class File(Mapping[str, "np.ndarray | QuantTensor"]):
+    """An open model file: a read-only mapping from tensor names to views of the memory-mapped file.
+
+    Made by `cbquant.open`. ``file[name]`` is a read-only ndarray (f32, f16, f64, integers) or a `QuantTensor`
+    (bf16, block formats, unknown types), made anew at each access, which costs microseconds and copies
+    nothing.
+
+    Attributes
+    ----------
+    path : Path
+        The path that was opened.
+    paths : tuple of Path
+        All the files of the model: the shards in their order.
+    metadata : Mapping
+        Key-value pairs, those of the first shard: see `Metadata`.
+    infos : Mapping
+        From names to `TensorInfo`.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        maps: dict[Path, NDArray[np.uint8]],
+        metadata: Mapping[str, Any],
+        infos: dict[str, TensorInfo],
+    ) -> None:
+        self.path = path
+        self.paths = tuple(maps)
+        self.infos: Mapping[str, TensorInfo] = MappingProxyType(infos)
+        self._open: tuple[dict[Path, NDArray[np.uint8]], Mapping[str, Any]] | None = (maps, metadata)
+
+    def _opened(self) -> tuple[dict[Path, NDArray[np.uint8]], Mapping[str, Any]]:
+        if self._open is None:
+            raise ValueError(f"{self.path}: the file is closed")
+        return self._open
+
+    @property
+    def metadata(self) -> Mapping[str, Any]:
+        return self._opened()[1]
+
+    @property
+    def closed(self) -> bool:
+        return self._open is None
+
+    def __getitem__(self, name: str) -> NDArray[Any] | QuantTensor:
+        maps, _ = self._opened()
+        if name not in self.infos:
+            raise KeyError(f"{name!r}: no such tensor in {self.path}")
+        info = self.infos[name]
+        return _tensor(maps[info.path][info.offset : info.offset + info.nbytes], info)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.infos
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.infos)
+
+    def __len__(self) -> int:
+        return len(self.infos)
+
+    # Mapping would compare all the tensors, and make a file unhashable.
+    __eq__ = object.__eq__
+    __hash__ = object.__hash__
+
+    def close(self) -> None:
+        """Drop this object's hold on the memory map.
+
+        Arrays, tensors and metadata taken before stay valid: each keeps the map alive, and the map goes with
+        the last of them. Tensors and metadata can no longer be asked for; `infos` stays. Closing twice is
+        allowed.
+        """
+        self._open = None
+
+    def __enter__(self) -> File:
+        self._opened()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # By path: the default would copy every byte of the model into the pickle.
+        from cbquant.files import open
+
+        self._opened()
+        return open, (self.path,)
+
+    def _title(self) -> str:
+        nbytes = sum(info.nbytes for info in self.infos.values())
+        state = " (closed)" if self.closed else f", {len(self.metadata)} metadata keys"
+        shards = f" in {len(self.paths)} shards" if len(self.paths) > 1 else ""
+        return f"{self.path}: {len(self)} tensors, {nbytes:,} bytes{shards}{state}"
+
+    def _table(self) -> list[tuple[str, ...]]:
+        """The rows to print; of a long list its two ends, with a row of dots between them."""
+        infos = list(self.infos.values())
+        rows: list[tuple[str, ...]] = [
+            # repr escapes what would break a line or a terminal: names are the file's word.
+            (repr(i.name)[1:-1], str(i.shape), i.format, f"{i.nbytes:,}", f"{i.offset:,}") for i in infos
+        ]
+        if len(rows) > 2 * _SHOWN:
+            rows[_SHOWN:-_SHOWN] = [("...",) * len(_COLUMNS)]
+        return rows
+
+    def __repr__(self) -> str:
+        rows = [_COLUMNS, *self._table()]
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
+        return "\n".join([self._title(), *lines])
+
+    def _repr_html_(self) -> str:
+        def row(cells: tuple[str, ...], tag: str) -> str:
+            return "<tr>" + "".join(f"<{tag}>{html.escape(cell)}</{tag}>" for cell in cells) + "</tr>"
+
+        body = "".join(row(cells, "td") for cells in self._table())
+        caption, head = html.escape(self._title()), row(_COLUMNS, "th")
+        return f"<table><caption>{caption}</caption><thead>{head}</thead><tbody>{body}</tbody></table>"

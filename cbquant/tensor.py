@@ -1,0 +1,275 @@
+"""`QuantTensor`: the blocks of a quantized tensor with their format and shape, decoded only on request."""
+
+from __future__ import annotations
+
+import html
+import math
+import operator
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, DTypeLike, NDArray
+
+from cbquant import _api, _formats
+from cbquant._buffer import as_bytes
+
+_UNKNOWN = "unknown_"
+
+
+def unknown_name(tag: int) -> str:
+    """The format name of a tensor whose GGUF type tag cbquant does not know."""
+    return f"{_UNKNOWN}{tag}"
+
+
+def is_unknown(fmt: str) -> bool:
+    """Whether `fmt` is a name that `unknown_name` made."""
+    return fmt.startswith(_UNKNOWN)
+
+
+class QuantTensor:
+    """A tensor in one of the formats of `cbquant.formats`: a view of its blocks, not a copy.
+
+    Nothing is decoded before `dequant`, `rows` or ``np.asarray`` ask for it. ``t[i]``, ``t[a:b]``, ``t[i,
+    j]`` are views too: ints and slices choose from all axes but the last, whose elements lie inside blocks.
+    Two tensors are equal only where they are the same object.
+
+    Parameters
+    ----------
+    buf : buffer or array
+        Exactly the blocks of `shape`, row after row: bytes, memoryview, uint8 array (read-only,
+        memory-mapped, any alignment). Contiguous ones are not copied.
+    fmt : str
+        Name of the format.
+    shape : int or sequence of int
+        Shape in elements, in NumPy's order; the last dimension is a multiple of the format's block.
+
+    Raises
+    ------
+    ValueError
+        Unknown format, a negative dimension, rows that are not whole blocks, another number of bytes.
+    TypeError
+        A wrong type of buffer or shape.
+
+    Examples
+    --------
+    Six blocks of q8_0, each a float16 scale and 32 signed bytes.
+
+    >>> import cbquant
+    >>> block = bytes.fromhex("0038") + bytes(range(32))
+    >>> t = cbquant.QuantTensor(block * 6, "q8_0", (3, 64))
+    >>> t
+    QuantTensor(q8_0, shape=(3, 64), 204 bytes)
+    >>> t[1:].shape, t[1].shape
+    ((2, 64), (64,))
+    >>> t.rows([0, 2])[:, 33].tolist()
+    [0.5, 0.5]
+    """
+
+    __slots__ = ("__weakref__", "_format", "_raw", "_shape")
+
+    _format: str
+    _raw: NDArray[Any]
+    _shape: tuple[int, ...]
+
+    def __init__(self, buf: Any, fmt: str, shape: int | Sequence[int]) -> None:
+        info = _formats.get(fmt)
+        data = as_bytes(buf, info.name)
+        dims = _api.check_shape(info, shape, data.size)
+        # A scalar, which only a plain format can hold, is a row of one element.
+        row = (dims[-1] if dims else 1) // info.elements * info.bytes
+        self._raw, self._format, self._shape = data.reshape((*dims[:-1], row)), info.name, dims
+
+    @classmethod
+    def _wrap(cls, raw: NDArray[Any], fmt: str, shape: tuple[int, ...]) -> QuantTensor:
+        """A tensor of parts known to fit: a view of another, or an unknown type with bytes of any length."""
+        self = object.__new__(cls)
+        self._raw, self._format, self._shape = raw, fmt, shape
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return QuantTensor._wrap, (self._raw, self._format, self._shape)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Dimensions in elements, in NumPy's order."""
+        return self._shape
+
+    @property
+    def ndim(self) -> int:
+        """The number of dimensions."""
+        return len(self._shape)
+
+    @property
+    def size(self) -> int:
+        """The number of elements."""
+        return math.prod(self._shape)
+
+    @property
+    def format(self) -> str:
+        """The format's name; ``"unknown_<tag>"`` for a type of a file that cbquant does not know."""
+        return self._format
+
+    @property
+    def nbytes(self) -> int:
+        """The number of bytes that the blocks take."""
+        return self._raw.nbytes
+
+    @property
+    def raw(self) -> NDArray[Any]:
+        """The blocks as a uint8 array [..., row bytes], not copied; [bytes] where the format is unknown."""
+        return self._raw
+
+    def _require_known(self, participle: str) -> None:
+        if is_unknown(self._format):
+            tag = self._format[len(_UNKNOWN) :]
+            raise ValueError(
+                f"tensor has GGUF type tag {tag}, which cbquant does not know: it cannot be {participle}"
+            )
+
+    def dequant(
+        self, dtype: DTypeLike = "float32", out: NDArray[Any] | None = None, threads: int | None = None
+    ) -> NDArray[Any]:
+        """The decoded values.
+
+        Parameters
+        ----------
+        dtype, out, threads
+            As for `cbquant.dequant`.
+
+        Returns
+        -------
+        ndarray
+            `out`, or a new array of the tensor's shape.
+
+        Raises
+        ------
+        ValueError
+            The tensor is of a type that cbquant does not know; an `out` that does not fit.
+        TypeError
+            A wrong type of dtype, out or threads.
+        """
+        self._require_known("decoded")
+        return _api.dequant(
+            self._raw, self._format, shape=self._shape, dtype=dtype, out=out, threads=threads
+        )
+
+    def rows(self, index: int | slice | ArrayLike, dtype: DTypeLike = "float32") -> NDArray[Any]:
+        """Decode only the chosen entries of the first axis: an embedding look-up.
+
+        Parameters
+        ----------
+        index : int, slice or array of int
+            Integers of any shape; negative ones count from the end.
+        dtype : "float32", "float16" or "bfloat16"
+            Type of the result.
+
+        Returns
+        -------
+        ndarray
+            What ``t.dequant(dtype)[index]`` gives.
+
+        Raises
+        ------
+        IndexError
+            A number out of range, numbers that are not integers, a tensor of fewer than two dimensions.
+        ValueError
+            The tensor is of a type that cbquant does not know.
+        """
+        self._require_known("decoded")
+        if self.ndim < 2:
+            raise IndexError(f"a {self.ndim}-D QuantTensor has no rows to choose from: use dequant()[index]")
+        chosen = self._raw[index if isinstance(index, slice) else _row_numbers(index, len(self))]
+        return self._like(chosen).dequant(dtype)
+
+    def _like(self, raw: NDArray[Any]) -> QuantTensor:
+        """A tensor of the same format and row length over `raw`."""
+        return self._wrap(raw, self._format, raw.shape[:-1] + self._shape[-1:])
+
+    def __getitem__(self, key: Any) -> QuantTensor:
+        """A view: ints and slices choose from all axes but the last, whose elements lie inside blocks."""
+        self._require_known("indexed")
+        keys = _expand_ellipsis(key if isinstance(key, tuple) else (key,), self.ndim)
+        if len(keys) > self.ndim:
+            raise IndexError(f"{len(keys)} indices for a {self.ndim}-D QuantTensor")
+        if len(keys) == self.ndim > 0:
+            self._check_last_axis(keys[-1])
+            keys = keys[:-1]
+        leading = (_axis_key(k, axis, self._shape[axis]) for axis, k in enumerate(keys))
+        return self._like(self._raw[tuple(leading)])
+
+    def _check_last_axis(self, key: Any) -> None:
+        length = self._shape[-1]
+        if isinstance(key, slice) and key.indices(length) == (0, length, 1):
+            return
+        raise IndexError(
+            f"axis {self.ndim - 1} is the last of shape {self._shape}: its elements lie inside "
+            f"{self._format} blocks and cannot be indexed; decode first, with dequant() or rows()"
+        )
+
+    def __len__(self) -> int:
+        if not self._shape:
+            raise TypeError("a QuantTensor without dimensions has no length")
+        return self._shape[0]
+
+    def __iter__(self) -> Iterator[QuantTensor]:
+        if self.ndim < 2:
+            raise TypeError(f"a {self.ndim}-D QuantTensor cannot be iterated over: use dequant()")
+        return (self[i] for i in range(len(self)))
+
+    def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[Any]:
+        """The decoded values, for ``np.asarray``. Decoding makes a new array: ``copy=False`` is an error."""
+        if copy is False:
+            raise ValueError("copy=False: decoding a QuantTensor always makes a new array")
+        if dtype is None:
+            return self.dequant()
+        # float16 comes straight from the decoder; the others are its float32, cast.
+        direct = np.dtype(dtype) == np.float16
+        return self.dequant("float16" if direct else "float32").astype(dtype, copy=False)
+
+    def __repr__(self) -> str:
+        return f"QuantTensor({self._format}, shape={self._shape}, {self.nbytes:,} bytes)"
+
+    def _repr_html_(self) -> str:
+        cells = {"format": self._format, "shape": str(self._shape), "bytes": f"{self.nbytes:,}"}
+        if not is_unknown(self._format):
+            cells["bits per weight"] = f"{_formats.get(self._format).bits_per_weight:g}"
+        rows = "".join(f"<tr><th>{k}</th><td>{html.escape(v)}</td></tr>" for k, v in cells.items())
+        return f"<table><caption>QuantTensor</caption>{rows}</table>"
+
+
+def _expand_ellipsis(keys: tuple[Any, ...], ndim: int) -> tuple[Any, ...]:
+    places = [place for place, key in enumerate(keys) if key is Ellipsis]
+    if not places:
+        return keys
+    if len(places) > 1:
+        raise IndexError("an index can have only one ellipsis")
+    (place,) = places
+    return keys[:place] + (slice(None),) * (ndim - len(keys) + 1) + keys[place + 1 :]
+
+
+def _axis_key(key: Any, axis: int, length: int) -> int | slice:
+    if isinstance(key, slice):
+        return key
+    try:
+        number = None if isinstance(key, bool) else operator.index(key)
+    except TypeError:
+        number = None
+    if number is None:
+        name = type(key).__name__
+        raise IndexError(f"axis {axis}: expected an int or a slice, got {name}; rows() takes several numbers")
+    if not -length <= number < length:
+        raise IndexError(f"axis {axis}: index {number} is out of range for length {length}")
+    return number
+
+
+def _row_numbers(index: ArrayLike, length: int) -> NDArray[Any]:
+    numbers = np.asarray(index)
+    if numbers.size == 0 and isinstance(index, (list, tuple)):
+        numbers = numbers.astype(np.intp)  # NumPy takes [] for floats
+    if numbers.dtype.kind not in "iu":
+        raise IndexError(f"index: expected integers, got {numbers.dtype}")
+    if numbers.size and not -length <= int(numbers.min()) <= int(numbers.max()) < length:
+        worst = int(numbers.max()) if int(numbers.max()) >= length else int(numbers.min())
+        raise IndexError(f"index: row {worst} is out of range for length {length}")
+    return numbers.astype(np.intp, copy=False)
