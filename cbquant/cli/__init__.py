@@ -1,0 +1,103 @@
+"""The command line, ``python -m cbquant``: one module a command, and what they share.
+
+A command's module has a docstring (its ``--help``), ``configure(parser)``, which adds its arguments, and
+``run(args)``, which returns the exit code. Results go to stdout, everything else to stderr.
+
+Exit codes: 0 all well, 1 a finding (``validate`` met damaged blocks), 2 wrong usage or bad input, told in one
+line on stderr, 130 interrupted, 141 the reader of stdout went away.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Sequence
+from inspect import cleandoc
+from types import ModuleType
+
+from cbquant.cli import bench, dequant, formats, info, inspect, validate
+from cbquant.cli.arguments import CommandError, Parser, add_json
+from cbquant.cli.output import printable
+
+_COMMANDS: tuple[ModuleType, ...] = (inspect, dequant, validate, bench, info, formats)
+
+_FINDINGS = "exit codes: 0 all well, 1 a finding (validate), 2 wrong usage or bad input"
+
+
+def _parser() -> Parser:
+    from cbquant import __version__
+
+    parser = Parser(prog="python -m cbquant", description="Block-quantized weights.", epilog=_FINDINGS)
+    parser.add_argument("--version", action="version", version=f"cbquant {__version__}")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    for module in _COMMANDS:
+        name, text = module.__name__.rpartition(".")[2], cleandoc(module.__doc__ or "")
+        command = commands.add_parser(name, help=_summary(text), description=text, epilog=_FINDINGS)
+        module.configure(command)
+        add_json(command)
+        command.set_defaults(run=module.run)
+    return parser
+
+
+def _summary(text: str) -> str:
+    """The first sentence, as a command's line in the list of commands."""
+    sentence = text.partition("\n\n")[0].replace("\n", " ").rstrip(".")
+    return sentence[0].lower() + sentence[1:]
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command and return its exit code; ``--help`` and ``--version`` raise SystemExit(0).
+
+    Parameters
+    ----------
+    argv : sequence of str, optional
+        The arguments; the default is those of the process.
+
+    Examples
+    --------
+    >>> from cbquant.cli import main
+    >>> main(["info", "--json"])  # doctest: +ELLIPSIS
+    {
+      "version": ...
+    }
+    0
+    """
+    try:
+        args, rest = _parser().parse_known_args(argv)
+        # argparse ends a list of names at the first option: names behind the option come back as unknown.
+        if rest and (any(word.startswith("-") for word in rest) or not hasattr(args, "names")):
+            raise CommandError(f"unrecognized arguments: {' '.join(rest)}")
+        if rest:
+            args.names += rest
+        code: int = args.run(args)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        _discard_stdout()
+        return 141
+    except KeyboardInterrupt:
+        return _fail("interrupted", 130)
+    except (CommandError, OSError, ValueError, MemoryError) as error:
+        return _fail(f"error: {_describe(error)}", 2)
+    return code
+
+
+def _fail(text: str, code: int) -> int:
+    print(f"cbquant: {printable(text, sys.stderr)}", file=sys.stderr)
+    return code
+
+
+def _describe(error: BaseException) -> str:
+    if isinstance(error, OSError) and error.filename is not None and error.strerror:
+        return f"{os.fsdecode(error.filename)}: {error.strerror}"
+    if isinstance(error, MemoryError):
+        return f"out of memory: {error}" if str(error) else "out of memory"
+    return str(error)
+
+
+def _discard_stdout() -> None:
+    """Let what is still buffered go nowhere, so that the interpreter's last flush does not fail again."""
+    with contextlib.suppress(OSError):
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, sys.stdout.fileno())
+        os.close(null)

@@ -1,0 +1,74 @@
+"""The parser of the command line and the kinds of arguments that commands share."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from typing import Any, NoReturn
+
+from cbquant import _api
+
+
+class CommandError(Exception):
+    """Wrong usage or bad input: its text is the one line that the user sees."""
+
+
+class Parser(argparse.ArgumentParser):
+    """argparse, with errors as exceptions and help texts left in their lines."""
+
+    def __init__(self, **options: Any) -> None:
+        # An abbreviation that works today would end with the next option that begins like it.
+        super().__init__(formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False, **options)
+
+    def error(self, message: str) -> NoReturn:
+        raise CommandError(f"{message} (see {self.prog} --help)")
+
+
+def add_json(parser: argparse.ArgumentParser) -> None:
+    """Add ``--json``, which every command has."""
+    text = "print JSON and nothing else on stdout; NaN and infinities are null"
+    parser.add_argument("--json", action="store_true", help=text)
+
+
+def add_threads(parser: argparse.ArgumentParser) -> None:
+    """Add ``--threads``."""
+    parser.add_argument(
+        "--threads",
+        type=thread_count,
+        metavar="N",
+        help="threads to decode with (default: CBQUANT_NUM_THREADS, else the cores at hand)",
+    )
+
+
+def thread_count(text: str) -> int:
+    """A number of threads that the library accepts.
+
+    >>> thread_count("4")
+    4
+    """
+    try:
+        return _api._threads(positive(text))
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def positive(text: str) -> int:
+    """A whole number from 1 up.
+
+    >>> positive("64")
+    64
+    """
+    if not re.fullmatch("[0-9]{1,18}", text) or int(text) == 0:
+        raise argparse.ArgumentTypeError(f"expected a whole number from 1 up, got {text!r}")
+    return int(text)
+
+
+def shape(text: str) -> tuple[int, ...]:
+    """Dimensions in elements, outermost first.
+
+    >>> shape("4096,1024"), shape("32")
+    ((4096, 1024), (32,))
+    """
+    if not re.fullmatch("[0-9]{1,18}(,[0-9]{1,18})*", text):
+        raise argparse.ArgumentTypeError(f"expected whole numbers with commas between them, got {text!r}")
+    return tuple(map(int, text.split(",")))

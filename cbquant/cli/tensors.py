@@ -1,0 +1,76 @@
+"""Tensors of a file as commands handle them: chosen by name, read as blocks, a slice at a time."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator, Sequence
+from fnmatch import fnmatchcase
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+import cbquant
+from cbquant._buffer import PLAIN_DTYPES
+from cbquant._formats import Format
+from cbquant.cli.arguments import CommandError
+from cbquant.files import File, TensorInfo
+
+#: A slice is big enough for threads to pay, and small enough for the decoded values of a tensor of any size:
+#: 32 MiB of float32.
+_SLICE_ELEMENTS = 1 << 23
+
+
+def choose(file: File, patterns: Sequence[str]) -> list[TensorInfo]:
+    """The tensors of these names or shell patterns, in the file's order; all of them without any.
+
+    Raises
+    ------
+    CommandError
+        A name or pattern that no tensor has; close names are offered.
+    """
+    chosen: set[str] = set()
+    for pattern in patterns:
+        # A name may hold brackets of its own: as it stands comes first.
+        found = {pattern} if pattern in file else {name for name in file if fnmatchcase(name, pattern)}
+        if not found:
+            close = difflib.get_close_matches(pattern, file, n=3)
+            hint = f"; did you mean {' or '.join(map(repr, close))}?" if close else ""
+            raise CommandError(f"{file.path}: no tensor is named or matches {pattern!r}{hint}")
+        chosen |= found
+    return [tensor for name, tensor in file.infos.items() if not patterns or name in chosen]
+
+
+def raw_bytes(file: File, name: str) -> NDArray[np.uint8]:
+    """The bytes of a tensor, uint8 [bytes], as a view of the mapped file."""
+    tensor = file[name]
+    array = tensor.raw if isinstance(tensor, cbquant.QuantTensor) else tensor
+    return array.reshape(-1).view(np.uint8)
+
+
+def integer_dtype(fmt: str) -> np.dtype[Any] | None:
+    """The dtype of a plain type of whole numbers, None for the other formats.
+
+    >>> integer_dtype("i16"), integer_dtype("f16"), integer_dtype("q8_0")
+    (dtype('int16'), None, None)
+    """
+    name = PLAIN_DTYPES.get(fmt, "")
+    return np.dtype(name) if name.startswith("int") else None
+
+
+def slices(raw: NDArray[np.uint8], fmt: Format) -> Iterator[NDArray[np.uint8]]:
+    """Whole blocks of `raw` [bytes], one slice after another."""
+    step = _SLICE_ELEMENTS // fmt.elements * fmt.bytes
+    return (raw[start : start + step] for start in range(0, raw.size, step))
+
+
+def decode(raw: NDArray[np.uint8], fmt: Format, dtype: str, threads: int | None) -> Iterator[NDArray[Any]]:
+    """The values of `raw` [bytes], a 1-D slice after another, in memory that the next slice is written to.
+
+    The dtype "bfloat16" comes as uint16 bit patterns, which need no ml_dtypes.
+    """
+    elements = min(_SLICE_ELEMENTS, raw.size // fmt.bytes * fmt.elements)
+    values = np.empty(elements, np.uint16 if dtype == "bfloat16" else dtype)
+    for blocks in slices(raw, fmt):
+        out = values[: blocks.size // fmt.bytes * fmt.elements]
+        yield cbquant.dequant(blocks, fmt.name, dtype=dtype, out=out, threads=threads)

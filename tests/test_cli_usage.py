@@ -1,0 +1,238 @@
+"""The command line: bad usage, terminals with rich and without it, and what only a process can show."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import cbquant
+from cbquant.cli import main, output, progress
+from tests import gguf_bytes as gb
+from tests.cli_files import run_error, run_json, write_damaged, write_hostile, write_model
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture
+def model(tmp_path):
+    return write_model(tmp_path / "model.gguf")
+
+
+@pytest.fixture
+def damaged(tmp_path):
+    return write_damaged(tmp_path / "damaged.gguf")
+
+
+@pytest.fixture
+def hostile(tmp_path):
+    return write_hostile(tmp_path / "hostile.gguf")
+
+
+@pytest.fixture(params=["rich", "plain"])
+def terminal(request, monkeypatch, capsys):
+    """stdout and stderr as terminals, with rich and without it."""
+    # capsys changes the streams between a fixture and its test: the class stays.
+    monkeypatch.setattr(type(sys.stdout), "isatty", lambda stream: True)
+    monkeypatch.setenv("COLUMNS", "120")
+    if request.param == "plain":
+        block_rich(monkeypatch)
+    return request.param
+
+
+def block_rich(monkeypatch):
+    for name in [name for name in sys.modules if name.partition(".")[0] == "rich"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "rich", None)
+
+
+# --- usage and bad input -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("argv", "text"),
+    [
+        ([], "required: COMMAND"),
+        (["decode"], "invalid choice: 'decode'"),
+        (["inspect"], "required: FILE"),
+        (["inspect", "{folder}/none.gguf"], "none.gguf: No such file or directory"),
+        (["inspect", "{folder}"], "Is a directory"),
+        (["inspect", "{model}", "more"], "unrecognized arguments: more"),
+        (["inspect", "{model}", "--tens", "x"], "unrecognized arguments: --tens x"),
+        (["validate", "{text}"], "begins with b'GGUF', got b'text'"),
+        (["validate", "{cut}"], "end past the file"),
+        (["validate", "{model}", "--threads", "0"], "expected a whole number from 1 up, got '0'"),
+        (["validate", "{model}", "--threads", "9999"], "9999"),
+        (["dequant", "{model}"], "required: -o"),
+        (["dequant", "-o", "{folder}/x"], "expected FILE, or --raw"),
+        (["dequant", "{model}", "-o", "{folder}/x", "--dtype", "int8"], "invalid choice: 'int8'"),
+        (["dequant", "{model}", "blk.0.attn_k", "-o", "{folder}/x"], "did you mean 'blk.0.attn_q.weight'"),
+        (["dequant", "{model}", "-o", "{folder}/x", "k", "--bogus"], "unrecognized arguments: k --bogus"),
+        (["dequant", "{model}", "-o", "{folder}/x", "--format", "q4_0"], "belong to --raw"),
+        (["dequant", "{model}", "-o", "{folder}/x", "--raw", "y"], "takes the place of FILE"),
+        (["dequant", "-o", "{folder}/x", "--raw", "y"], "--raw needs --format"),
+        (["dequant", "-o", "x", "--raw", "y", "--format", "q4_0", "--shape", "2,a"], "with commas between"),
+        (["bench", "--mib", "-1"], "expected a whole number from 1 up"),
+        (["bench", "--formats", "q4_9"], "unknown format 'q4_9'; did you mean q4_"),
+    ],
+)
+def test_bad_usage_is_one_line(model, tmp_path, capsys, argv, text):
+    files = {"model": model, "folder": tmp_path, "text": tmp_path / "text", "cut": tmp_path / "cut.gguf"}
+    files["text"].write_bytes(b"text")
+    files["cut"].write_bytes(model.read_bytes()[:-40])
+    assert text in run_error(capsys, *(word.format(**files) for word in argv))
+    assert not (tmp_path / "x").exists()
+
+
+def test_an_impossible_environment_is_an_error(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    done = run_process("info", env={"CBQUANT_ISA": "mmx"})
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("cbquant: error: CBQUANT_ISA")
+
+
+def test_errors_stay_in_one_line_whatever_the_name(tmp_path, capsys):
+    assert r"none\n\x1b" in run_error(capsys, "inspect", tmp_path / "none\n\x1b[31m")
+
+
+def test_memory_that_is_not_there_is_an_error(capsys, monkeypatch):
+    monkeypatch.setattr(cbquant, "formats", lambda: (_ for _ in ()).throw(MemoryError("no 8 TiB")))
+    assert run_error(capsys, "formats") == "out of memory: no 8 TiB"
+
+
+@pytest.mark.parametrize("argv", [["--help"], ["--version"], ["dequant", "--help"], ["bench", "--help"]])
+def test_help_and_version(argv, capsys):
+    with pytest.raises(SystemExit) as stopped:
+        main(argv)
+    assert stopped.value.code == 0
+    out = capsys.readouterr().out
+    assert cbquant.__version__ in out or "exit codes" in out
+    if argv == ["dequant", "--help"]:
+        assert "uint16 bit patterns" in " ".join(out.split())
+
+
+# --- terminals ---------------------------------------------------------------------------------------------
+
+
+def test_a_terminal_gets_a_table_and_progress(model, tmp_path, capsys, monkeypatch, terminal):
+    monkeypatch.setattr(progress, "_SECONDS_BETWEEN_LINES", 0.0)
+    assert main(["inspect", str(model)]) == 0
+    out = capsys.readouterr().out
+    assert ("─" in out) == (terminal == "rich")
+    assert "token_embd.weight" in out
+    assert main(["dequant", str(model), "-o", str(tmp_path / "out")]) == 0
+    captured = capsys.readouterr()
+    assert "decoding" in captured.err
+    assert "decoding" not in captured.out
+    assert "100 %" in captured.err or terminal == "rich"
+
+
+def test_a_table_has_no_control_characters(hostile, capsys, terminal):
+    assert main(["inspect", str(hostile)]) == 0
+    out = capsys.readouterr().out
+    assert "\x1b[31m" not in out
+    assert r"\x1b[31m" in out
+    assert "[red]x[/red]" in out
+    assert r"two\nlines" in out
+    assert r"\udcff" in out
+
+
+def test_json_alone_is_on_stdout_of_a_terminal(model, capsys, terminal):
+    assert run_json(capsys, "validate", model)["findings"] == []
+
+
+def test_without_a_terminal_there_is_no_progress(model, tmp_path, capsys):
+    assert main(["dequant", str(model), "-o", str(tmp_path / "out")]) == 0
+    assert capsys.readouterr().err == ""
+
+
+def test_plain_output_needs_no_rich(model, capsys, monkeypatch):
+    main(["inspect", str(model)])
+    piped = capsys.readouterr().out
+    block_rich(monkeypatch)
+    main(["inspect", str(model)])
+    assert capsys.readouterr().out == piped
+
+
+def test_json_of_odd_values(capsys):
+    output.print_json(
+        {"a": np.float32(np.inf), "b": np.arange(2), "c": Path("x"), "d": (np.True_, None), "e": 2**64}
+    )
+    assert json.loads(capsys.readouterr().out) == {
+        "a": None,
+        "b": [0, 1],
+        "c": "x",
+        "d": [True, None],
+        "e": 2**64,
+    }
+
+
+# --- processes ---------------------------------------------------------------------------------------------
+
+
+def command(*argv):
+    return [sys.executable, "-X", "dev", "-W", "error", "-m", "cbquant", *map(str, argv)]
+
+
+def environment(env):
+    path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
+    return {**os.environ, "PYTHONPATH": path, **(env or {})}
+
+
+def run_process(*argv, env=None):
+    return subprocess.run(command(*argv), env=environment(env), capture_output=True, text=True, check=False)
+
+
+def test_process_prints_json_and_exits_with_0(model):
+    done = run_process("inspect", model, "--json")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert len(json.loads(done.stdout)["tensors"]) == 9
+
+
+def test_process_exits_with_1_and_2(damaged):
+    assert run_process("validate", damaged).returncode == 1
+    done = run_process("inspect", damaged.with_name("none"))
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+
+
+def test_process_writes_names_to_a_stream_that_is_ascii(tmp_path):
+    path = tmp_path / "names.gguf"
+    path.write_bytes(gb.gguf([], [gb.info("Grüße", [1], gb.F32, 0)], bytes(4)))
+    done = run_process("inspect", path, env={"PYTHONIOENCODING": "ascii"})
+    assert done.returncode == 0
+    assert r"Gr\xfc\xdfe" in done.stdout
+
+
+def test_process_is_quiet_when_its_reader_goes_away():
+    with subprocess.Popen(
+        command("formats", "--json"), env=environment(None), stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        process.stdout.close()
+        assert process.stderr.read() == b""
+    assert process.returncode == 141
+
+
+def test_process_is_quiet_when_interrupted():
+    code = (
+        "import sys; from cbquant.cli import main; print('ready', flush=True); sys.exit(main(sys.argv[1:]))"
+    )
+    argv = ["bench", "--formats", *["q4_0"] * 100_000, "--mib", "1"]
+    with subprocess.Popen(
+        [sys.executable, "-X", "dev", "-W", "error", "-c", code, *argv],
+        env=environment(None),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout.readline() == "ready\n"
+        time.sleep(0.5)  # until it measures: the arguments are many
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=60)
+    assert (process.returncode, out, err) == (130, "", "cbquant: interrupted\n")
