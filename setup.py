@@ -1,16 +1,22 @@
 """Build of cbquant. The metadata is in pyproject.toml; here is the C extension.
 
-The list of formats is made from the files of csrc/formats, because C cannot include a folder: it goes into the build
-folder and is never checked in.
+Switches (environment):
 
-Switches (environment): CBQUANT_DEBUG=1 (-O1 -g), CBQUANT_SANITIZE=address,undefined (or thread), CBQUANT_CFLAGS (more
-compiler flags), CBQUANT_EMULATE=DIR (tests: every instruction set in portable C, DIR holds its immintrin.h and
-arm_neon.h).
+CBQUANT_DEBUG=1
+    -O1 -g instead of -O3.
+CBQUANT_SANITIZE=address,undefined (or thread)
+    Build with these sanitizers.
+CBQUANT_CFLAGS
+    More compiler flags.
+CBQUANT_EMULATE=FOLDER
+    For tests: every instruction set, in portable C. FOLDER holds the immintrin.h and arm_neon.h that do it.
 """
 
 from __future__ import annotations
 
 import os
+import runpy
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy
@@ -18,44 +24,28 @@ from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 
 ROOT = Path(__file__).resolve().parent
+write_format_list = runpy.run_path(str(ROOT / "csrc" / "format_list.py"))["write_format_list"]
 
 
-def format_list(folder: Path) -> str:
-    """The text of cbq_format_list.h: every header of the folder, and one macro that expands every row."""
-    names = sorted(path.stem for path in folder.glob("*.h"))
-    includes = "".join(f'#include "formats/{name}.h"\n' for name in names)
-    rows = " \\\n".join(f"    CBQ_FORMAT_{name}(BLOCK, PLAIN)" for name in names)
-    return f"#pragma once\n{includes}\n#define CBQ_FORMATS(BLOCK, PLAIN) \\\n{rows}\n"
-
-
-def write_format_list(build: Path) -> None:
-    build.mkdir(parents=True, exist_ok=True)
-    target, text = build / "cbq_format_list.h", format_list(ROOT / "csrc" / "formats")
-    if not target.exists() or target.read_text() != text:
-        target.write_text(text)
-
-
-def sources() -> list[str]:
-    return sorted(str(path.relative_to(ROOT)) for path in (ROOT / "csrc").rglob("*.c"))
-
-
-def headers() -> list[str]:
-    return sorted(str(path.relative_to(ROOT)) for path in (ROOT / "csrc").rglob("*.h"))
+def files(pattern: str) -> list[str]:
+    return sorted(str(path.relative_to(ROOT)) for path in (ROOT / "csrc").rglob(pattern))
 
 
 def flags() -> tuple[list[str], list[str]]:
-    """Compiler and linker flags. Products and sums are never fused: the results must be the same everywhere."""
-    debug = os.environ.get("CBQUANT_DEBUG") == "1"
-    compile_flags = ["-std=gnu11", "-ffp-contract=off", "-fvisibility=hidden", "-pthread", "-Wall", "-Wextra", "-Wno-unused-parameter"]
-    compile_flags += ["-O1", "-g", "-UNDEBUG"] if debug else ["-O3", "-g0"]
+    """Compiler and linker flags. Products and sums are never fused: results must be the same everywhere."""
+    compile_flags = ["-std=gnu11", "-ffp-contract=off", "-fvisibility=hidden", "-pthread", "-Wall", "-Wextra"]
+    compile_flags += ["-isystem", numpy.get_include()]
+    compile_flags += ["-O1", "-g"] if os.environ.get("CBQUANT_DEBUG") == "1" else ["-O3", "-g0"]
     link_flags = ["-pthread"]
     if sanitize := os.environ.get("CBQUANT_SANITIZE"):
-        compile_flags += [f"-fsanitize={sanitize}", "-fno-sanitize-recover=undefined", "-fno-omit-frame-pointer"]
+        compile_flags += [f"-fsanitize={sanitize}", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer"]
         link_flags += [f"-fsanitize={sanitize}"]
     return compile_flags + os.environ.get("CBQUANT_CFLAGS", "").split(), link_flags
 
 
 class BuildExt(build_ext):
+    """Writes the list of formats first, and compiles files side by side (setuptools does one at a time)."""
+
     def build_extension(self, ext: Extension) -> None:
         build = Path(self.build_temp)
         write_format_list(build)
@@ -63,7 +53,18 @@ class BuildExt(build_ext):
         if emulate := os.environ.get("CBQUANT_EMULATE"):
             ext.include_dirs.insert(0, emulate)
             ext.define_macros.append(("CBQ_EMULATE", "1"))
+        self._compile_side_by_side()
         super().build_extension(ext)
+
+    def _compile_side_by_side(self) -> None:
+        compile_all = self.compiler.compile
+
+        def compile(sources, **kwargs):  # type: ignore[no-untyped-def]
+            with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+                done = pool.map(lambda source: compile_all([source], **kwargs), sources)
+                return [name for names in done for name in names]
+
+        self.compiler.compile = compile
 
 
 compile_flags, link_flags = flags()
@@ -71,9 +72,9 @@ setup(
     ext_modules=[
         Extension(
             "cbquant._core",
-            sources=sources(),
-            depends=headers(),
-            include_dirs=["csrc", numpy.get_include()],
+            sources=files("*.c"),
+            depends=files("*.h"),
+            include_dirs=["csrc"],
             define_macros=[("NPY_TARGET_VERSION", "NPY_1_25_API_VERSION")],
             extra_compile_args=compile_flags,
             extra_link_args=link_flags,

@@ -15,6 +15,12 @@
 #define CBQ_TABLE static const __attribute__((unused))
 #endif
 
+#if defined(__cplusplus)
+#define CBQ_STATIC_ASSERT static_assert
+#else
+#define CBQ_STATIC_ASSERT _Static_assert
+#endif
+
 /* The same byte four times: masks and constants for words of four codes. */
 #define CBQ_B(x) (0x01010101u * (uint32_t)(x))
 
@@ -94,6 +100,10 @@ CBQ_FN uint32_t cbq_pow3(uint32_t a, uint32_t n) {
 
 enum { CBQ_F32, CBQ_F16, CBQ_BF16 }; /* what decode can write */
 
+#if defined(__CUDACC__)
+CBQ_FN uint16_t cbq_f32_to_bf16(float f) { uint16_t h; asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(h) : "f"(f)); return h; }
+CBQ_FN uint16_t cbq_f32_to_f16(float f) { uint16_t h; asm("cvt.rn.f16.f32 %0, %1;" : "=h"(h) : "f"(f)); return h; }
+#else
 /* NaN is kept (quietly): rounding could carry its payload away. */
 CBQ_FN uint16_t cbq_f32_to_bf16(float f) {
     uint32_t u = cbq_as_u32(f);
@@ -110,3 +120,4 @@ CBQ_FN uint16_t cbq_f32_to_f16(float f) {
     }
     return (uint16_t)(sign | (a - 0x38000000u + 0xfffu + (a >> 13 & 1)) >> 13); /* a carry makes 65520 infinite */
 }
+#endif

@@ -1,5 +1,6 @@
 #include "cpu.h"
 
+#include <stdatomic.h>
 #include <unistd.h>
 
 /* Bit numbers: Intel SDM volume 2, CPUID; volume 1, 13.3 (XCR0). */
@@ -80,19 +81,30 @@ static uint32_t machine_features(void) { return CBQ_CPU_NEON; }
 static uint32_t machine_features(void) { return 0; }
 #endif
 
+/* Both answers are kept: cpuid leaves a virtual machine, and asking took longer than decoding 100 000 elements. Threads
+   that race here write the same value. */
+
 uint32_t cbq_cpu_features(void) {
 #if defined(CBQ_EMULATE)
     return ~0u; /* every instruction is there, in software */
 #else
-    return machine_features();
+    static atomic_llong known = -1;
+    if (atomic_load_explicit(&known, memory_order_relaxed) < 0) atomic_store_explicit(&known, machine_features(), memory_order_relaxed);
+    return (uint32_t)atomic_load_explicit(&known, memory_order_relaxed);
 #endif
 }
 
-int64_t cbq_last_cache_bytes(void) {
+static int64_t last_cache_bytes(void) {
 #if defined(_SC_LEVEL3_CACHE_SIZE)
     long l3 = sysconf(_SC_LEVEL3_CACHE_SIZE), l2 = sysconf(_SC_LEVEL2_CACHE_SIZE);
     return l3 > 0 ? l3 : l2 > 0 ? l2 : 0;
 #else
     return 0;
 #endif
+}
+
+int64_t cbq_last_cache_bytes(void) {
+    static atomic_llong known = -1;
+    if (atomic_load_explicit(&known, memory_order_relaxed) < 0) atomic_store_explicit(&known, last_cache_bytes(), memory_order_relaxed);
+    return atomic_load_explicit(&known, memory_order_relaxed);
 }

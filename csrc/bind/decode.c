@@ -34,18 +34,26 @@ static PyObject *copied_array(const void *data, int type, npy_intp rows, npy_int
     return array;
 }
 
+/* The grid of iq1_s and iq1_m is kept times 8. */
+static PyObject *iq1_values(void) {
+    PyObject *array = copied_array(cbq_iq1_grid8, NPY_INT8, sizeof cbq_iq1_grid8 / 8, 8);
+    int8_t *values = array ? PyArray_DATA((PyArrayObject *)array) : NULL;
+    for (size_t i = 0; values && i < sizeof cbq_iq1_grid8; i++) values[i] /= 8;
+    return array;
+}
+
 static PyObject *table(PyObject *module, PyObject *name_object) {
     (void)module;
     const char *name = PyUnicode_AsUTF8(name_object);
     if (!name) return NULL;
 #define GRID(n, data, type, columns) if (strcmp(name, n) == 0) return copied_array(data, type, sizeof data / columns, columns)
-    GRID("iq1_grid8", cbq_iq1_grid8, NPY_INT8, 8);
     GRID("iq2_xxs_grid", cbq_iq2_xxs_grid, NPY_UINT8, 8);
     GRID("iq2_xs_grid", cbq_iq2_xs_grid, NPY_UINT8, 8);
     GRID("iq2_s_grid", cbq_iq2_s_grid, NPY_UINT8, 8);
     GRID("iq3_xxs_grid", cbq_iq3_xxs_grid, NPY_UINT8, 4);
     GRID("iq3_s_grid", cbq_iq3_s_grid, NPY_UINT8, 4);
 #undef GRID
+    if (strcmp(name, "iq1_s_grid") == 0) return iq1_values();
     return PyErr_Format(PyExc_ValueError, "name: there is no table '%.60s'", name);
 }
 

@@ -69,6 +69,13 @@ CBQ_FN F f_ld_bf16(const uint8_t *p) {
     __m256i u = _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)(const void *)p));
     return _mm256_castsi256_ps(_mm256_slli_epi32(u, 16));
 }
+CBQ_FN F f_ld_i8(const uint8_t *p) { return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)p))); }
+CBQ_FN F f_ld_i16(const uint8_t *p) { return _mm256_cvtepi32_ps(_mm256_cvtepi16_epi32(w_load16(p))); }
+CBQ_FN F f_ld_i32(const uint8_t *p) { return _mm256_cvtepi32_ps((__m256i)w_ld(p, 0, 1)); }
+CBQ_FN F f_ld_f64(const uint8_t *p) {
+    const double *v = (const double *)(const void *)p;
+    return _mm256_set_m128(_mm256_cvtpd_ps(_mm256_loadu_pd(v + 4)), _mm256_cvtpd_ps(_mm256_loadu_pd(v)));
+}
 
 /* bf16 bits of 8 floats in the low halves of 8 dwords: u + 0x7fff + (bit 16), with NaN kept apart */
 CBQ_FN __m256i f_to_bf16(F f) {
@@ -83,7 +90,7 @@ CBQ_FN void f_store(uint8_t *y, const F f[4], int dtype) {
         for (int i = 0; i < 4; i++) _mm256_storeu_ps((float *)(void *)(y + 32 * i), f[i]);
     } else if (dtype == CBQ_F16) {
         for (int i = 0; i < 4; i++)
-            _mm_storeu_si128((__m128i *)(void *)(y + 16 * i), _mm256_cvtps_ph(f[i], _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+            _mm_storeu_si128((__m128i *)(void *)(y + 16 * i), _mm256_cvtps_ph(f[i], _MM_FROUND_TO_NEAREST_INT));
     } else {
         for (int i = 0; i < 2; i++) {
             __m256i packed = _mm256_packus_epi32(f_to_bf16(f[2 * i]), f_to_bf16(f[2 * i + 1]));

@@ -46,6 +46,13 @@ CBQ_FN F f_ld_bf16(const uint8_t *p) {
     __m512i u = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)(const void *)p));
     return _mm512_castsi512_ps(_mm512_slli_epi32(u, 16));
 }
+CBQ_FN F f_ld_i8(const uint8_t *p) { return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(w_load16(p))); }
+CBQ_FN F f_ld_i16(const uint8_t *p) { return _mm512_cvtepi32_ps(_mm512_cvtepi16_epi32((__m256i)w_ld(p, 0, 1))); }
+CBQ_FN F f_ld_i32(const uint8_t *p) { return _mm512_cvtepi32_ps(_mm512_loadu_si512((const void *)p)); }
+CBQ_FN F f_ld_f64(const uint8_t *p) {
+    __m256 low = _mm512_cvtpd_ps(_mm512_loadu_pd((const void *)p)), high = _mm512_cvtpd_ps(_mm512_loadu_pd((const void *)(p + 64)));
+    return _mm512_insertf32x8(_mm512_castps256_ps512(low), high, 1);
+}
 
 /* vcvtneps2bf16 would flush subnormals: integers round them too. */
 CBQ_FN __m256i f_to_bf16(F f) {
@@ -60,7 +67,7 @@ CBQ_FN void f_store(uint8_t *y, const F f[2], int dtype) {
         if (dtype == CBQ_F32) {
             _mm512_storeu_ps((void *)(y + 64 * i), f[i]);
         } else {
-            __m256i h = dtype == CBQ_F16 ? _mm512_cvtps_ph(f[i], _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC) : f_to_bf16(f[i]);
+            __m256i h = dtype == CBQ_F16 ? _mm512_cvtps_ph(f[i], _MM_FROUND_TO_NEAREST_INT) : f_to_bf16(f[i]);
             _mm256_storeu_si256((__m256i *)(void *)(y + 32 * i), h);
         }
     }

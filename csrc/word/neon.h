@@ -96,6 +96,16 @@ CBQ_FN void f_groups(float d, const uint32_t *s4, int n, float *out) {
 CBQ_FN F f_ld_f32(const uint8_t *p) { return vreinterpretq_f32_u8(vld1q_u8(p)); }
 CBQ_FN F f_ld_f16(const uint8_t *p) { return vcvt_f32_f16(vreinterpret_f16_u8(vld1_u8(p))); }
 CBQ_FN F f_ld_bf16(const uint8_t *p) { return vreinterpretq_f32_u32(vshll_n_u16(vreinterpret_u16_u8(vld1_u8(p)), 16)); }
+CBQ_FN F f_ld_i8(const uint8_t *p) {
+    uint32_t four = cbq_u32(p, 1);
+    return vcvtq_f32_s32(vmovl_s16(vget_low_s16(vmovl_s8(vcreate_s8((uint64_t)four)))));
+}
+CBQ_FN F f_ld_i16(const uint8_t *p) { return vcvtq_f32_s32(vmovl_s16(vreinterpret_s16_u8(vld1_u8(p)))); }
+CBQ_FN F f_ld_i32(const uint8_t *p) { return vcvtq_f32_s32(vreinterpretq_s32_u8(vld1q_u8(p))); }
+CBQ_FN F f_ld_f64(const uint8_t *p) {
+    float64x2_t low = vreinterpretq_f64_u8(vld1q_u8(p)), high = vreinterpretq_f64_u8(vld1q_u8(p + 16));
+    return vcombine_f32(vcvt_f32_f64(low), vcvt_f32_f64(high));
+}
 
 /* u + 0x7fff + (bit 16), with NaN kept apart: bfcvt flushes nothing but is not in every core */
 CBQ_FN uint16x4_t f_to_bf16(F f) {

