@@ -15,6 +15,8 @@ from cbquant import _core
 from cbquant._buffer import as_bytes
 from cbquant._formats import Format, get
 
+# For new memory: the system has just written its zeros, and they are still in the cache.
+_THROUGH_CACHE = 0
 _DTYPES = ("float32", "float16", "bfloat16")
 _MAX_ELEMENTS = (2**63 - 1) // 8  # NumPy counts an array's bytes in an int64, also those of an empty one
 
@@ -82,11 +84,15 @@ def dequant(
     data = as_bytes(buf, f.name)
     kind = _dtype_name(dtype, out)
     result_shape = _result_shape(data, f, shape, out)
-    result = _check_out(out, result_shape, kind) if out is not None else _empty(result_shape, kind)
-    if out is not None and np.may_share_memory(data, out):
+    if out is None:
+        result = _empty(result_shape, kind)
+        _core.dequant(data, f.name, result, kind, _threads(threads), None, _THROUGH_CACHE)
+        return result
+    result = _check_out(out, result_shape, kind)
+    if np.may_share_memory(data, out):
         raise ValueError("out: expected memory of its own, it overlaps buf")
     _core.dequant(data, f.name, result, kind, _threads(threads))
-    return result if out is None else out
+    return out
 
 
 def _threads(threads: int | None, name: str = "threads") -> int:

@@ -98,7 +98,6 @@ CBQ_FN void plain_to_float(const uint8_t *p, uint8_t *y, int64_t n, cbq_value_fn
 
 static void stream_copy(uint8_t *dst, const uint8_t *src, int64_t bytes) {
     for (int64_t i = 0; i < bytes; i += (int64_t)sizeof(F)) f_stream(dst + i, f_ld_f32(src + i));
-    f_stream_end();
 }
 
 /* ---- one function for each format and output ---- */
@@ -119,4 +118,4 @@ static void stream_copy(uint8_t *dst, const uint8_t *src, int64_t bytes) {
 CBQ_FORMATS(CBQ_BLOCK_KERNELS, CBQ_PLAIN_KERNELS)
 
 #define CBQ_TABLE_ROW(f, ...) {f##_to_f32, f##_to_f16, f##_to_bf16},
-#define CBQ_KERNEL_TABLE {.to_float = {CBQ_FORMATS(CBQ_TABLE_ROW, CBQ_TABLE_ROW)}, .stream_copy = stream_copy}
+#define CBQ_KERNEL_TABLE {.to_float = {CBQ_FORMATS(CBQ_TABLE_ROW, CBQ_TABLE_ROW)}, .stream_copy = stream_copy, .stream_threads = CBQ_STREAM_THREADS}

@@ -78,5 +78,5 @@ CBQ_FN void f_store(uint8_t *y, const F f[1], int dtype) {
     memcpy(y, h, 8);
 }
 CBQ_FN void f_stream(uint8_t *y, F f) { memcpy(y, &f, 16); }
-CBQ_FN void f_stream_end(void) {}
+#define CBQ_STREAM_THREADS 0 /* f_stream is an ordinary store */
 #endif
