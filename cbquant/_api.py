@@ -5,19 +5,22 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Sequence
-from html import escape
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from cbquant import _core
 from cbquant._buffer import as_bytes
 from cbquant._formats import Format, get
 
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
 # For new memory: the system has just written its zeros, and they are still in the cache.
 _THROUGH_CACHE = 0
 _DTYPES = ("float32", "float16", "bfloat16")
+# What an output array may be, without asking for the (slow) name of its dtype.
+_OUT_DTYPES = {np.dtype(np.float32): "float32", np.dtype(np.float16): "float16", np.dtype(np.uint16): "bfloat16"}
 _MAX_ELEMENTS = (2**63 - 1) // 8  # NumPy counts an array's bytes in an int64, also those of an empty one
 
 
@@ -108,16 +111,26 @@ def _threads(threads: int | None, name: str = "threads") -> int:
 
 
 def _dtype_name(dtype: Any, out: NDArray[Any] | None) -> str:
-    try:
-        name = dtype if isinstance(dtype, str) and dtype in _DTYPES else np.dtype(dtype).name
-    except TypeError:
-        raise TypeError(f"dtype: expected {', '.join(_DTYPES)}, got {dtype!r}") from None
-    if name not in _DTYPES:
-        raise TypeError(f"dtype: expected {', '.join(_DTYPES)}, got {name}")
-    if isinstance(out, np.ndarray) and name == "float32":
-        own = "bfloat16" if out.dtype == np.uint16 else out.dtype.name
-        return own if own in _DTYPES else name
+    """float32, float16 or bfloat16: what `dtype` says or, where it was left at its default, what `out` is."""
+    if isinstance(dtype, str) and dtype in _DTYPES:
+        name = dtype
+    else:
+        try:
+            name = np.dtype(dtype).name
+        except TypeError:
+            raise TypeError(f"dtype: expected {', '.join(_DTYPES)}, got {dtype!r}") from None
+        if name not in _DTYPES or dtype is None:
+            raise TypeError(f"dtype: expected {', '.join(_DTYPES)}, got {name}")
+    if name == "float32" and isinstance(out, np.ndarray):
+        return _out_dtype(out) or name
     return name
+
+
+def _out_dtype(out: NDArray[Any]) -> str | None:
+    known = _OUT_DTYPES.get(out.dtype)
+    if known is None and out.dtype.itemsize == 2 and out.dtype.name == "bfloat16":
+        return "bfloat16"
+    return known
 
 
 def _dims(shape: int | Sequence[int]) -> tuple[int, ...]:
@@ -175,7 +188,7 @@ def _check_out(out: NDArray[Any], shape: tuple[int, ...], dtype: str) -> NDArray
         raise TypeError(f"out: expected an ndarray, got {type(out).__name__}")
     if out.dtype.byteorder == ">":
         raise ValueError(f"out: expected native byte order, got dtype {out.dtype.str}")
-    if out.dtype.name != dtype and not (dtype == "bfloat16" and out.dtype == np.uint16):
+    if _out_dtype(out) != dtype:
         raise TypeError(f"out: expected dtype {dtype}, got {out.dtype.name}")
     if out.shape != shape:
         raise ValueError(f"out: expected shape {shape}, got {out.shape}")
@@ -265,6 +278,8 @@ class Info(dict[str, Any]):
         return "\n".join(f"{key.ljust(width)}  {_plain(value)}" for key, value in self.items())
 
     def _repr_html_(self) -> str:
+        from html import escape
+
         rows = "".join(f"<tr><th>{escape(k)}</th><td>{escape(_plain(v))}</td></tr>" for k, v in self.items())
         return f"<table>{rows}</table>"
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 # The NumPy dtype of a plain format, where it has one of its own: such arrays are taken as they are.
 PLAIN_DTYPES = {
@@ -46,8 +48,8 @@ def as_bytes(buf: Any, fmt: str | None = None, name: str = "buf") -> NDArray[np.
     if dtype.byteorder == ">":
         raise ValueError(f"{name}: expected little-endian bytes, got dtype {dtype.str}")
     is_bytes = dtype.type in (np.uint8, np.int8, np.void) or dtype.str == "|S1"
-    is_plain = fmt in PLAIN_DTYPES and dtype.name == PLAIN_DTYPES[fmt]
-    if not (is_bytes or is_plain) or dtype.hasobject or dtype.itemsize == 0:
+    is_own = is_bytes or (fmt in PLAIN_DTYPES and dtype.name == PLAIN_DTYPES[fmt])
+    if not is_own or dtype.hasobject or dtype.itemsize == 0:
         what = f" of {fmt} blocks" if fmt else ""
         hint = "use .view(np.uint8) if these are bytes"
         raise TypeError(f"{name}: expected the bytes{what} (uint8), got dtype {dtype.name}; {hint}")

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable
 from functools import cache
-from html import escape
 from typing import NamedTuple
 
 from cbquant import _core
@@ -65,6 +63,8 @@ class FormatList(list[Format]):
         return "\n".join("  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip() for row in rows)
 
     def _repr_html_(self) -> str:
+        from html import escape
+
         head, *body = self._rows()
         cells = "".join(f"<th>{escape(c)}</th>" for c in head)
         lines = "".join("<tr>" + "".join(f"<td>{escape(c)}</td>" for c in row) + "</tr>" for row in body)
@@ -109,6 +109,8 @@ def get(name: str) -> Format:
     found = _registry().get(name) or _registry().get(name.lower())
     if found:
         return found
+    import difflib
+
     close = difflib.get_close_matches(name.lower(), _registry(), n=4, cutoff=0.5)
     hint = f"did you mean {' or '.join(close)}?" if close else "cbquant.formats() lists them"
     raise ValueError(f"fmt: unknown format {name!r}; {hint}")
