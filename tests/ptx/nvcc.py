@@ -1,0 +1,68 @@
+"""Compiling CUDA sources to PTX, for tests that interpret it."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+
+
+def find_nvcc() -> str | None:
+    """nvcc from PATH, or below CUDA_HOME; None where there is none."""
+    found = shutil.which("nvcc")
+    if found is None and "CUDA_HOME" in os.environ:
+        found = shutil.which("nvcc", path=str(Path(os.environ["CUDA_HOME"]) / "bin"))
+    return found
+
+
+def compile_ptx(
+    source_path: Path | str,
+    arch: str,
+    include_dirs: Sequence[Path | str] = (),
+    defines: Sequence[str] = (),
+    extra: Sequence[str] = (),
+    *,
+    cache_dir: Path | str,
+) -> str:
+    """The PTX that nvcc makes of a source.
+
+    Args:
+        arch: "sm_80", ...
+        defines: "NAME" or "NAME=value".
+        extra: further flags: decode needs "-fmad=false".
+        cache_dir: where results are kept, by a hash of the preprocessed source, the flags and nvcc's version.
+
+    Raises:
+        FileNotFoundError: there is no nvcc.
+        RuntimeError: it failed; the message has its output.
+    """
+    nvcc = find_nvcc()
+    if nvcc is None:
+        raise FileNotFoundError("nvcc not found")
+    flags = [f"-arch={arch}", *(f"-I{d}" for d in include_dirs), *(f"-D{d}" for d in defines), *extra]
+    # -P: without line markers, so that the place of a checkout does not count
+    preprocessed = _run(nvcc, [*flags, "-E", "-Xcompiler=-P", str(source_path)])
+    digest = hashlib.sha256("\0".join([_version(nvcc), *flags, preprocessed]).encode()).hexdigest()
+    kept = Path(cache_dir) / f"{Path(source_path).stem}-{arch}-{digest[:24]}.ptx"
+    if not kept.exists():
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        fresh = kept.with_suffix(f".{os.getpid()}")
+        _run(nvcc, [*flags, "-ptx", "-o", str(fresh), str(source_path)])
+        os.replace(fresh, kept)  # whole or not at all, also for tests that run beside this one
+    return kept.read_text()
+
+
+@cache
+def _version(nvcc: str) -> str:
+    return _run(nvcc, ["--version"])
+
+
+def _run(nvcc: str, arguments: list[str]) -> str:
+    done = subprocess.run([nvcc, *arguments], capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RuntimeError(f"{' '.join([nvcc, *arguments])}\n{done.stdout[-4000:]}{done.stderr[-4000:]}")
+    return done.stdout

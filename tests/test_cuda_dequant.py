@@ -1,0 +1,91 @@
+"""The device's decoder, as nvcc compiled it: its PTX runs in the interpreter and must give the reference's bits."""
+
+from __future__ import annotations
+
+import runpy
+from collections import Counter
+
+import numpy as np
+import pytest
+
+import cbquant
+from cbquant import reference
+from cbquant.testing import assert_bits_equal
+from tests import ptx
+from tests.paths import BLOCK_FORMATS, ROOT, random_blocks
+from tests.ptx.nvcc import compile_ptx, find_nvcc
+
+FORMATS = [f.name for f in cbquant.formats()]
+SUFFIX = {"float32": "f32", "float16": "f16", "bfloat16": "bf16"}
+THREADS = 128
+
+pytestmark = pytest.mark.skipif(find_nvcc() is None, reason="nvcc not found: the device code is not compiled")
+
+
+@pytest.fixture(scope="module", params=["sm_80", "sm_90a"])
+def module(request: pytest.FixtureRequest) -> ptx.Loaded:
+    cache = ROOT / "build" / "ptx"
+    runpy.run_path(str(ROOT / "csrc" / "format_list.py"))["write_format_list"](cache)
+    flags = ["-std=c++17", "-O3", "-fmad=false", "-Werror=all-warnings"]
+    text = compile_ptx(ROOT / "cuda" / "dequant.cu", request.param, [ROOT / "csrc", cache], extra=flags, cache_dir=cache)
+    return ptx.load(text)
+
+
+def decode(module: ptx.Loaded, fmt: str, dtype: str, blocks: np.ndarray, stats: Counter | None = None) -> np.ndarray:
+    """The device's values as float32 or float16, or as bfloat16's bits; every one of them must have been stored."""
+    f = cbquant._formats.get(fmt)
+    n = blocks.size // f.bytes
+    out = ptx.Buffer.poison(n * f.elements, np.uint16 if dtype == "bfloat16" else np.dtype(dtype))
+    items = n if f.kind == "plain" else n * f.elements // 32
+    source = np.ascontiguousarray(blocks.ravel())
+    source.flags.writeable = False
+    grid = -(-items // THREADS) + 1  # one CTA too many: its threads must do nothing
+    name = f"cbq_dequant_{fmt}_{SUFFIX[dtype]}"
+    ptx.run(module, name, grid=grid, block=THREADS, args=[source, out, n], stats=stats)
+    assert len(out.unwritten()) == 0
+    return out.array
+
+
+def as_float(values: np.ndarray) -> np.ndarray:
+    """bfloat16's bits as float32, so that NaN compares as NaN."""
+    return (values.astype(np.uint32) << 16).view(np.float32) if values.dtype == np.uint16 else values
+
+
+@pytest.mark.parametrize("fmt", FORMATS)
+@pytest.mark.parametrize("dtype", SUFFIX)
+def test_device_code_equals_reference(module: ptx.Loaded, fmt: str, dtype: str) -> None:
+    blocks = random_blocks(fmt, 150)
+    expected = reference.dequant(blocks, fmt, dtype=dtype)
+    assert_bits_equal(as_float(decode(module, fmt, dtype, blocks)), as_float(expected), fmt=fmt)
+
+
+@pytest.mark.parametrize("fmt", [f.name for f in BLOCK_FORMATS])
+def test_device_code_equals_vectors(module: ptx.Loaded, fmt: str) -> None:
+    for case in cbquant.testing.vectors(fmt):
+        values = decode(module, fmt, "float32", case.blocks).reshape(case.f32.shape)
+        assert_bits_equal(values, case.f32, fmt=fmt, err_msg=case.name)
+
+
+def test_no_product_and_sum_can_be_fused(module: ptx.Loaded) -> None:
+    """A mul and an add without a rounding modifier may become one fma in ptxas, with another sign of zero."""
+    assert {name: f.contractible() for name, f in module.module.functions.items() if f.contractible()} == {}
+
+
+# Executed PTX instructions of a thread, for each element that it decodes. nvcc 13.0 makes 5 to 14; a format that
+# suddenly takes far more has lost its unrolling or its wide loads.
+INSTRUCTIONS_PER_ELEMENT = 16
+
+
+@pytest.mark.parametrize("fmt", [f.name for f in BLOCK_FORMATS])
+def test_device_code_stays_short(module: ptx.Loaded, fmt: str, record_property) -> None:  # type: ignore[no-untyped-def]
+    f = cbquant._formats.get(fmt)
+    stats: Counter[str] = Counter()
+    n = 2048 * 32 // f.elements
+    decode(module, fmt, "float32", random_blocks(fmt, n), stats)
+    per_element = sum(stats.values()) / (n * f.elements)
+    record_property(f"ptx_instructions_per_element_{fmt}", round(per_element, 2))
+    assert 1 < per_element < INSTRUCTIONS_PER_ELEMENT
+
+
+def test_the_source_says_that_it_has_not_run_on_a_gpu() -> None:
+    assert "Not yet run on a GPU" in (ROOT / "cuda" / "dequant.cu").read_text()
