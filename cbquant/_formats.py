@@ -60,7 +60,9 @@ class FormatList(list[Format]):
     def __repr__(self) -> str:
         rows = list(self._rows())
         widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-        return "\n".join("  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip() for row in rows)
+        return "\n".join(
+            "  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip() for row in rows
+        )
 
     def _repr_html_(self) -> str:
         from html import escape
@@ -73,11 +75,11 @@ class FormatList(list[Format]):
 
 @cache
 def _registry() -> dict[str, Format]:
-    rows = sorted(_core.formats(), key=lambda row: row[1])
-    return {
-        name: Format(name, tag, elements, size, 8 * size / elements, *rest)
-        for name, tag, elements, size, *rest in rows
-    }
+    found = {}
+    for name, tag, elements, size, kind, group, has_min, needs_imatrix, doc in _core.formats():
+        bits = 8 * size / elements
+        found[name] = Format(name, tag, elements, size, bits, kind, group, has_min, needs_imatrix, doc)
+    return dict(sorted(found.items(), key=lambda item: item[1].tag))
 
 
 @cache

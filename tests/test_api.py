@@ -139,8 +139,18 @@ def test_plain_arrays_are_taken_as_they_are() -> None:
 @pytest.mark.parametrize(
     ("buf", "fmt", "error", "text"),
     [
-        (np.zeros(34, np.float32), "q8_0", TypeError, "buf: expected the bytes of q8_0 blocks (uint8), got dtype float32"),
-        (np.zeros(34, np.uint16), "q8_0", TypeError, "got dtype uint16; use .view(np.uint8) if these are bytes"),
+        (
+            np.zeros(34, np.float32),
+            "q8_0",
+            TypeError,
+            "buf: expected the bytes of q8_0 blocks (uint8), got dtype float32",
+        ),
+        (
+            np.zeros(34, np.uint16),
+            "q8_0",
+            TypeError,
+            "got dtype uint16; use .view(np.uint8) if these are bytes",
+        ),
         (np.zeros(34, bool), "q8_0", TypeError, "got dtype bool"),
         (np.zeros(34, object), "q8_0", TypeError, "got dtype object"),
         (np.zeros(34, [("a", object)]), "q8_0", TypeError, "buf: expected the bytes of q8_0"),
@@ -244,7 +254,9 @@ def test_bfloat16_without_ml_dtypes_names_the_extra(monkeypatch: pytest.MonkeyPa
 # ---- formats, threads ----
 
 
-@pytest.mark.parametrize(("name", "close"), [("iq4xs", "iq4_xs"), ("q4k", "q4_k"), ("mxfp", "mxfp4"), ("Q4_KK", "q4_k")])
+@pytest.mark.parametrize(
+    ("name", "close"), [("iq4xs", "iq4_xs"), ("q4k", "q4_k"), ("mxfp", "mxfp4"), ("Q4_KK", "q4_k")]
+)
 def test_unknown_format_lists_close_names(name: str, close: str) -> None:
     for function in (cbquant.dequant, cbquant.validate):
         with raises(ValueError, f"fmt: unknown format {name!r}; did you mean ") as caught:
@@ -337,7 +349,10 @@ def test_validate_agrees_with_the_values(fmt: str) -> None:
     bad = cbquant.validate(blocks, fmt)
     assert bad.dtype == np.int64
     finite = np.isfinite(cbquant.reference.dequant(blocks, fmt).reshape(4000, -1)).all(axis=1)
-    if fmt in ("mxfp4", "f64"):  # scale 2^127 times 2 and up, and doubles beyond float32, overflow with a good scale
+    if fmt in (
+        "mxfp4",
+        "f64",
+    ):  # scale 2^127 times 2 and up, and doubles beyond float32, overflow with a good scale
         assert set(bad) <= set(np.flatnonzero(~finite))
     else:
         assert bad.tolist() == np.flatnonzero(~finite).tolist()

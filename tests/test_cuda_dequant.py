@@ -27,11 +27,15 @@ def module(request: pytest.FixtureRequest) -> ptx.Loaded:
     cache = ROOT / "build" / "ptx"
     runpy.run_path(str(ROOT / "csrc" / "format_list.py"))["write_format_list"](cache)
     flags = ["-std=c++17", "-O3", "-fmad=false", "-Werror=all-warnings"]
-    text = compile_ptx(ROOT / "cuda" / "dequant.cu", request.param, [ROOT / "csrc", cache], extra=flags, cache_dir=cache)
+    text = compile_ptx(
+        ROOT / "cuda" / "dequant.cu", request.param, [ROOT / "csrc", cache], extra=flags, cache_dir=cache
+    )
     return ptx.load(text)
 
 
-def decode(module: ptx.Loaded, fmt: str, dtype: str, blocks: np.ndarray, stats: Counter | None = None) -> np.ndarray:
+def decode(
+    module: ptx.Loaded, fmt: str, dtype: str, blocks: np.ndarray, stats: Counter | None = None
+) -> np.ndarray:
     """The device's values as float32 or float16, or as bfloat16's bits; every one of them must have been stored."""
     f = cbquant._formats.get(fmt)
     n = blocks.size // f.bytes

@@ -52,7 +52,9 @@ def test_dequant_does_not_depend_on_alignment_or_length(path: Path, fmt: str) ->
         n = 1 + 2 * offset  # 1, 3, .. 31 blocks
         shifted = np.empty(n * size + offset, np.uint8)[offset:]
         shifted[:] = blocks[: n * size]
-        assert np.array_equal(path.decode(shifted, fmt), whole[: n * per_block]), f"offset {offset}, {n} blocks"
+        assert np.array_equal(path.decode(shifted, fmt), whole[: n * per_block]), (
+            f"offset {offset}, {n} blocks"
+        )
 
 
 @pytest.mark.parametrize("fmt", FORMATS)
@@ -102,7 +104,9 @@ def ggml_decode(fmt: str, blocks: NDArray[np.uint8]) -> NDArray[np.float32]:
     ggml = oracles.Ggml()
     if not ggml.knows(f.tag):
         return reference.dequant(blocks, fmt)
-    return oracles.expected_of_ggml(fmt, blocks, ggml.to_float(f.tag, blocks)).reshape(len(blocks), f.elements)
+    return oracles.expected_of_ggml(fmt, blocks, ggml.to_float(f.tag, blocks)).reshape(
+        len(blocks), f.elements
+    )
 
 
 def rounded(values: NDArray[np.float32], dtype: str) -> NDArray[Any]:
@@ -126,13 +130,17 @@ def test_dequant_equals_ggml(fmt: str, data: st.DataObject) -> None:
     some = data.draw(st.binary(min_size=1, max_size=64), "bytes")
     noise = data.draw(st.integers(0, 2**32 - 1), "noise")
     content = np.resize(np.frombuffer(some, np.uint8), n * f.bytes)
-    content = content ^ (np.random.default_rng(noise).integers(0, 256, n * f.bytes, dtype=np.uint8) & -(noise % 2) % 256)
+    content = content ^ (
+        np.random.default_rng(noise).integers(0, 256, n * f.bytes, dtype=np.uint8) & -(noise % 2) % 256
+    )
     memory = np.zeros((n * f.bytes + offset) * abs(stride), np.uint8)
     view = memory[::stride][offset : offset + n * f.bytes]
     view[:] = content
 
     expected = rounded(ggml_decode(fmt, content.reshape(n, f.bytes)), dtype)
-    public = cbquant.dequant(view, fmt, shape=(n, f.elements), dtype=dtype, out=np.empty(expected.shape, expected.dtype))
+    public = cbquant.dequant(
+        view, fmt, shape=(n, f.elements), dtype=dtype, out=np.empty(expected.shape, expected.dtype)
+    )
     kernel = path.decode(np.ascontiguousarray(view), fmt, dtype).view(expected.dtype).reshape(expected.shape)
     assert_bits_equal(as_float(public), as_float(expected), fmt=fmt)
     assert_bits_equal(as_float(kernel), as_float(expected), fmt=fmt, err_msg=str(path))
