@@ -32,9 +32,6 @@ _MAX_DIMS = 4
 #: Lengths and types of a tensor without a name and without dimensions.
 _SMALLEST_INFO = 8 + 4 + 4 + 8
 
-#: NumPy refuses 2**63 bytes even where a zero dimension makes the array empty; no element is wider than 8.
-_MAX_ELEMENTS = (2**63 - 1) // 8
-
 _SHARD_NAME = re.compile(r"(?P<stem>.*)-(?P<number>[0-9]{5})-of-(?P<total>[0-9]{5})\.gguf", re.DOTALL)
 
 
@@ -156,8 +153,6 @@ def _resolve_infos(cursor: Cursor, raw_infos: list[_RawInfo], data_begin: int) -
 
 def _nbytes(fmt: _formats.Format, shape: tuple[int, ...]) -> int:
     """The bytes of a tensor; ValueError where its rows are not whole blocks or no array has that shape."""
-    if math.prod(dim or 1 for dim in shape) > _MAX_ELEMENTS:
-        raise ValueError(f"shape {shape}: more than {_MAX_ELEMENTS} elements")
     nbytes = math.prod(shape) // fmt.elements * fmt.bytes
     check_shape(fmt, shape, nbytes)
     return nbytes
