@@ -1,4 +1,4 @@
-/* How C functions fail: a code and a text that names the argument, what was expected and what came. bind/errors.c turns
+/* How C functions fail: a code and a text that names the argument, what was expected and what came. bind/convert.c turns
    it into a Python exception; nothing else prints, aborts or raises. */
 #pragma once
 

@@ -6,13 +6,16 @@ from pathlib import Path
 
 import pytest
 
+from cbquant import testing
 from tests import paths
 
 ROOT = Path(__file__).resolve().parent.parent
 
 
 def pytest_report_header() -> list[str]:
+    without = [f.name for f in paths.BLOCK_FORMATS if f.name not in testing.names()]
     return [
+        f"cbquant: formats without vectors: {', '.join(without) or 'none'}",
         f"cbquant: native kernels {', '.join(paths.native_kernels())}",
         f"cbquant: through portable intrinsics {', '.join(paths.EMULATED_KERNELS)}",
     ]

@@ -292,9 +292,9 @@ def test_formats_print_as_a_table() -> None:
     assert len(lines) == len(formats) + 1
     assert lines[0].split()[:3] == ["name", "tag", "elements"]
     assert formats._repr_html_().count("<tr>") == len(formats) + 1
-    assert len(BLOCK_FORMATS) == 25
+    assert {f.name for f in BLOCK_FORMATS} >= set(cbquant.testing.names())
     assert [f.tag for f in formats] == sorted(f.tag for f in formats)
-    assert [f.name for f in formats if f.needs_imatrix] == ["iq2_xxs", "iq2_xs", "iq1_s"]
+    assert {f.name for f in formats if f.needs_imatrix} >= {"iq2_xxs", "iq2_xs", "iq1_s"}
 
 
 def test_formats_agree_with_gguf() -> None:

@@ -63,7 +63,7 @@ def test_device_code_equals_reference(module: ptx.Loaded, fmt: str, dtype: str) 
     assert_bits_equal(as_float(decode(module, fmt, dtype, blocks)), as_float(expected), fmt=fmt)
 
 
-@pytest.mark.parametrize("fmt", [f.name for f in BLOCK_FORMATS])
+@pytest.mark.parametrize("fmt", cbquant.testing.names())
 def test_device_code_equals_vectors(module: ptx.Loaded, fmt: str) -> None:
     for case in cbquant.testing.vectors(fmt):
         values = decode(module, fmt, "float32", case.blocks).reshape(case.f32.shape)

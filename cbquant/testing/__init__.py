@@ -36,6 +36,6 @@ the E2M1 code 8 is -0.0 (mxfp4, nvfp4), where ggml's integer table gives 0.0.
 from __future__ import annotations
 
 from ._compare import assert_bits_equal
-from ._vectors import Case, EncodeCase, encode_vectors, vectors
+from ._vectors import Case, EncodeCase, encode_vectors, names, vectors
 
-__all__ = ["Case", "EncodeCase", "assert_bits_equal", "encode_vectors", "vectors"]
+__all__ = ["Case", "EncodeCase", "assert_bits_equal", "encode_vectors", "names", "vectors"]

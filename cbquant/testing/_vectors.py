@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.resources
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+_FOLDER = Path(__file__).parent / "vectors"
 _ENCODE_ROWS = ("gauss", "ints", "constant", "zeros")  # the rows of `x` in every file
 
 
@@ -38,12 +39,19 @@ class EncodeCase(NamedTuple):
 def _load(fmt: str) -> dict[str, NDArray[Any]]:
     if not isinstance(fmt, str):
         raise TypeError(f"fmt must be a str, got {type(fmt).__name__}")
-    folder = importlib.resources.files(__package__) / "vectors"
-    names = sorted(entry.name[: -len(".npz")] for entry in folder.iterdir() if entry.name.endswith(".npz"))
-    if fmt not in names:
-        raise ValueError(f"fmt={fmt!r} has no vectors; there are vectors for {', '.join(names)}")
-    with (folder / f"{fmt}.npz").open("rb") as file, np.load(file, allow_pickle=False) as arrays:
+    if fmt not in names():
+        raise ValueError(f"fmt={fmt!r} has no vectors; there are vectors for {', '.join(names())}")
+    with np.load(_FOLDER / f"{fmt}.npz", allow_pickle=False) as arrays:
         return dict(arrays)
+
+
+def names() -> list[str]:
+    """The formats that have vectors: the block formats of GGUF.
+
+    >>> "iq4_xs" in names(), "f32" in names()
+    (True, False)
+    """
+    return sorted(file.stem for file in _FOLDER.glob("*.npz"))
 
 
 def vectors(fmt: str) -> list[Case]:

@@ -9,7 +9,8 @@ static PyObject *isa_levels(PyObject *module, PyObject *unused) {
     (void)module; (void)unused;
     PyObject *list = PyList_New(cbq_n_levels);
     for (int i = 0; list && i < cbq_n_levels; i++) {
-        PyObject *row = Py_BuildValue("(sOs)", cbq_levels[i].name, cbq_level_available(&cbq_levels[i]) ? Py_True : Py_False, cbq_levels[i].kernels_name);
+        const cbq_level *level = &cbq_levels[i];
+        PyObject *row = Py_BuildValue("(sOs)", level->name, cbq_level_available(level) ? Py_True : Py_False, level->kernels_name);
         if (!row) Py_CLEAR(list);
         else PyList_SET_ITEM(list, i, row);
     }
