@@ -98,7 +98,9 @@ CBQ_FN uint32_t cbq_pow3(uint32_t a, uint32_t n) {
 
 /* ---- rounding a float32 to 16 bits, nearest, ties to even ---- */
 
-enum { CBQ_F32, CBQ_F16, CBQ_BF16 }; /* what decode can write */
+/* What decode can write. The last is bf16 of floats whose NaNs are all the default one (0x7fc00000, either sign): adding
+   half a unit keeps that a NaN, so the vector code need not look for it. */
+enum { CBQ_F32, CBQ_F16, CBQ_BF16, CBQ_BF16_QUIET };
 
 #if defined(__CUDACC__)
 CBQ_FN uint16_t cbq_f32_to_bf16(float f) { uint16_t h; asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(h) : "f"(f)); return h; }

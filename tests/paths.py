@@ -8,6 +8,7 @@ import importlib.metadata
 import importlib.util
 import os
 import pathlib
+import platform
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -64,7 +65,8 @@ def _sources_digest() -> str:
         for file in sorted(folder.rglob("*")):
             if file.suffix in (".c", ".h", ".py"):
                 digest.update(file.read_bytes())
-    digest.update((ROOT / "setup.py").read_bytes())
+    for file in (ROOT / "setup.py", pathlib.Path(__file__)):
+        digest.update(file.read_bytes())
     return digest.hexdigest()[:16]
 
 
@@ -97,6 +99,9 @@ def build_core(
         import simde_py
 
         env["CBQUANT_EMULATE"] = str(root / "tests" / "emulate")
+        if platform.machine() in ("x86_64", "AMD64"):
+            # SIMDe's 64-bit vectors would leave MMX state behind; the next x87 instruction then makes a NaN.
+            env["CBQUANT_CFLAGS"] += " -mno-mmx"
         env["CBQUANT_CFLAGS"] += f" -isystem {simde_py.get_include()} -Werror=implicit-function-declaration"
     command = [sys.executable, "setup.py", "-q", "build_ext"]
     command += [f"--build-temp={folder / 'temp'}", f"--build-lib={folder / 'lib'}"]

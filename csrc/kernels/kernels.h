@@ -11,7 +11,10 @@ typedef struct {
     cbq_to_float_fn *to_float[CBQ_MAX_FORMATS][3]; /* by index of the format, then CBQ_F32, CBQ_F16, CBQ_BF16 */
     /* A copy with stores past the cache; dst is aligned to 64 bytes and `bytes` is a multiple of 64. The caller fences. */
     void (*stream_copy)(uint8_t *dst, const uint8_t *src, int64_t bytes);
-    int stream_threads; /* up to how many threads at once it beats stores through the cache; 0: never */
+    /* It beats stores through the cache with up to so many threads (0: never), and for outputs of more bytes than this
+       (0: than twice the last cache). */
+    int stream_threads;
+    int64_t stream_from;
 } cbq_kernels;
 
 #if defined(__GNUC__)

@@ -12,23 +12,26 @@ CBQ_FORMATS(CBQ_DEFINE_DECODER, CBQ_NOTHING)
 
 #define CBQ_VECTORS (CBQ_W / CBQ_LANES) /* float vectors in a word */
 
+/* For bf16 every NaN becomes the default one, here where there are few: see CBQ_BF16_QUIET. Arithmetic makes no others. */
+CBQ_FN float default_nan(float x, int dtype) { return dtype != CBQ_BF16 || x == x ? x : cbq_as_f32(0x7fc00000u); }
+
 /* d * s of every group, with the unit of w_to_f taken out. Exact: d comes from an f16 (or is an eighth of one), so
    2^-24 more stays far above the smallest float32; formats with a table do not need it. */
-CBQ_FN void group_scales(const uint8_t *b, cbq_decoder f, float unit, float *s) {
+CBQ_FN void group_scales(const uint8_t *b, cbq_decoder f, int dtype, float unit, float *s) {
     int n = f.elements / f.group;
     if (f.scales == CBQ_FLOATS) {
         for (int g = 0; g < n; g++) s[g] = f.s(b, (uint32_t)g);
     } else {
         uint32_t s4[4] = {0, 0, 0, 0};
         for (int k = 0; k < n / 4; k++) s4[k] = f.s4(b, (uint32_t)k);
-        f_groups(f.d(b) * unit, s4, n, s);
+        f_groups(default_nan(f.d(b), dtype) * unit, s4, n, s);
     }
 }
-CBQ_FN void group_mins(const uint8_t *b, cbq_decoder f, float *m) {
+CBQ_FN void group_mins(const uint8_t *b, cbq_decoder f, int dtype, float *m) {
     int n = f.elements / f.group;
     uint32_t m4[4] = {0, 0, 0, 0};
     for (int k = 0; k < n / 4; k++) m4[k] = f.m4(b, (uint32_t)k);
-    f_groups(f.dmin(b), m4, n, m);
+    f_groups(default_nan(f.dmin(b), dtype), m4, n, m);
 }
 
 CBQ_FN void block_to_float(const uint8_t *b, uint8_t *y, cbq_decoder f, int dtype) {
@@ -36,10 +39,10 @@ CBQ_FN void block_to_float(const uint8_t *b, uint8_t *y, cbq_decoder f, int dtyp
     const float unit = f.table ? 1.0f : CBQ_CODE_UNIT;
     const int size = dtype == CBQ_F32 ? 4 : 2;
     F one_s = f_set1(0), one_m = f_set1(0);
-    if (f.scales == CBQ_ONE) one_s = f_set1(f.d(b) * unit);
-    else group_scales(b, f, unit, s);
-    if (f.min == CBQ_MIN_ONE) one_m = f_set1(f.dmin(b));
-    if (f.min == CBQ_MIN_GROUPS) group_mins(b, f, m);
+    if (f.scales == CBQ_ONE) one_s = f_set1(default_nan(f.d(b), dtype) * unit);
+    else group_scales(b, f, dtype, unit, s);
+    if (f.min == CBQ_MIN_ONE) one_m = f_set1(default_nan(f.dmin(b), dtype));
+    if (f.min == CBQ_MIN_GROUPS) group_mins(b, f, dtype, m);
     /* Keep them in memory: broadcasts from there use the load ports, which are idle; gcc would permute registers. */
     __asm__("" : "+m"(s), "+m"(m));
     CBQ_UNROLL
@@ -56,7 +59,7 @@ CBQ_FN void block_to_float(const uint8_t *b, uint8_t *y, cbq_decoder f, int dtyp
                 v[k] = (f.scales == CBQ_ONE ? one_s : f_set1(s[g])) * v[k];
                 if (f.min) v[k] = v[k] - (f.min == CBQ_MIN_ONE ? one_m : f_set1(m[g]));
             }
-            f_store(y + (32 * r + o) * size, v, dtype);
+            f_store(y + (32 * r + o) * size, v, dtype == CBQ_BF16 ? CBQ_BF16_QUIET : dtype);
         }
     }
 }
@@ -118,4 +121,4 @@ static void stream_copy(uint8_t *dst, const uint8_t *src, int64_t bytes) {
 CBQ_FORMATS(CBQ_BLOCK_KERNELS, CBQ_PLAIN_KERNELS)
 
 #define CBQ_TABLE_ROW(f, ...) {f##_to_f32, f##_to_f16, f##_to_bf16},
-#define CBQ_KERNEL_TABLE {.to_float = {CBQ_FORMATS(CBQ_TABLE_ROW, CBQ_TABLE_ROW)}, .stream_copy = stream_copy, .stream_threads = CBQ_STREAM_THREADS}
+#define CBQ_KERNEL_TABLE {.to_float = {CBQ_FORMATS(CBQ_TABLE_ROW, CBQ_TABLE_ROW)}, .stream_copy = stream_copy, .stream_threads = CBQ_STREAM_THREADS, .stream_from = CBQ_STREAM_FROM}

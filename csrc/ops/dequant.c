@@ -14,9 +14,6 @@ enum { GRAIN = 1 << 16, MIN_PARALLEL = 1 << 19 };
    thread: 1 KiB 0.93 to 1.0 over the formats, 2 KiB 0.80 to 0.97, 16 KiB 0.78. */
 enum { TILE_BYTES = 1024, LINE = 64 };
 
-/* Outputs up to this size may be read again from a core's share of the last cache, however large that cache is. */
-enum { CACHED_BYTES = 32 << 20 };
-
 typedef struct {
     cbq_to_float_fn *decode;
     void (*stream_copy)(uint8_t *dst, const uint8_t *src, int64_t bytes);
@@ -65,9 +62,9 @@ static void stream_range(void *context, int64_t begin, int64_t end) {
 static int should_stream(const cbq_dequant_args *a, int threads, int64_t block_bytes) {
     if (block_bytes > TILE_BYTES) return 0;
     if (a->stream >= 0) return a->stream;
-    int64_t cache = cbq_last_cache_bytes();
-    if (cache == 0 || a->out.bytes <= (cache < CACHED_BYTES ? cache : CACHED_BYTES)) return 0;
-    return threads <= a->level->kernels->stream_threads;
+    const cbq_kernels *k = a->level->kernels;
+    int64_t from = k->stream_from ? k->stream_from : 2 * cbq_last_cache_bytes();
+    return threads <= k->stream_threads && from > 0 && a->out.bytes > from;
 }
 
 cbq_code cbq_dequant(const cbq_dequant_args *a, cbq_status *st) {

@@ -54,23 +54,33 @@ CBQ_FN F f_ld_f64(const uint8_t *p) {
     return _mm512_insertf32x8(_mm512_castps256_ps512(low), high, 1);
 }
 
-/* vcvtneps2bf16 would flush subnormals: integers round them too. */
-CBQ_FN __m256i f_to_bf16(F f) {
+/* bf16 in the high halves of 16 dwords: u + 0x7fff + (bit 16), with NaN kept apart. vcvtneps2bf16 would flush subnormals. */
+CBQ_FN __m512i f_to_bf16(F f, int quiet) {
     __m512i u = _mm512_castps_si512(f), odd = _mm512_and_si512(_mm512_srli_epi32(u, 16), _mm512_set1_epi32(1));
     __m512i rounded = _mm512_add_epi32(u, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff)));
-    __m512i quiet = _mm512_or_si512(u, _mm512_set1_epi32(0x400000));
-    __mmask16 nan = _mm512_cmp_ps_mask(f, f, _CMP_UNORD_Q);
-    return _mm512_cvtepi32_epi16(_mm512_srli_epi32(_mm512_mask_mov_epi32(rounded, nan, quiet), 16));
+    if (quiet) return rounded;
+    return _mm512_mask_or_epi32(rounded, _mm512_cmp_ps_mask(f, f, _CMP_UNORD_Q), u, _mm512_set1_epi32(0x400000));
+}
+/* Two vectors to 32 halves: those of the first go to the even places, then one permutation puts them in order. */
+CBQ_FN void f_store_bf16(uint8_t *y, const F f[2], int quiet) {
+    const __m512i order = _mm512_set_epi16(31, 29, 27, 25, 23, 21, 19, 17, 15, 13, 11, 9, 7, 5, 3, 1,
+                                           30, 28, 26, 24, 22, 20, 18, 16, 14, 12, 10, 8, 6, 4, 2, 0);
+    __m512i even = _mm512_srli_epi32(f_to_bf16(f[0], quiet), 16), odd = f_to_bf16(f[1], quiet);
+    __m512i mixed = _mm512_mask_blend_epi16(0xaaaaaaaa, even, odd);
+    _mm512_storeu_si512((void *)y, _mm512_permutexvar_epi16(order, mixed));
 }
 CBQ_FN void f_store(uint8_t *y, const F f[2], int dtype) {
+    if (dtype == CBQ_BF16 || dtype == CBQ_BF16_QUIET) {
+        f_store_bf16(y, f, dtype == CBQ_BF16_QUIET);
+        return;
+    }
     for (int i = 0; i < 2; i++) {
-        if (dtype == CBQ_F32) {
-            _mm512_storeu_ps((void *)(y + 64 * i), f[i]);
-        } else {
-            __m256i h = dtype == CBQ_F16 ? _mm512_cvtps_ph(f[i], _MM_FROUND_TO_NEAREST_INT) : f_to_bf16(f[i]);
-            _mm256_storeu_si256((__m256i *)(void *)(y + 32 * i), h);
-        }
+        if (dtype == CBQ_F32) _mm512_storeu_ps((void *)(y + 64 * i), f[i]);
+        else _mm256_storeu_si256((__m256i *)(void *)(y + 32 * i), _mm512_cvtps_ph(f[i], _MM_FROUND_TO_NEAREST_INT));
     }
 }
 CBQ_FN void f_stream(uint8_t *y, F f) { _mm512_stream_ps((void *)y, f); }
-#define CBQ_STREAM_THREADS 1024 /* any: on Sapphire Rapids, 64 MiB, 1.9 times as fast with one thread and with two */
+/* Measured on Sapphire Rapids (2 MiB of second-level cache): from 4 MiB up 17 to 19 GB/s against 8 with ordinary stores, with
+   one thread and with two, although the last cache is larger than any of these outputs. */
+#define CBQ_STREAM_THREADS 1024
+#define CBQ_STREAM_FROM (4 << 20)

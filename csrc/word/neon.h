@@ -108,18 +108,19 @@ CBQ_FN F f_ld_f64(const uint8_t *p) {
 }
 
 /* u + 0x7fff + (bit 16), with NaN kept apart: bfcvt flushes nothing but is not in every core */
-CBQ_FN uint16x4_t f_to_bf16(F f) {
+CBQ_FN uint16x4_t f_to_bf16(F f, int quiet) {
     uint32x4_t u = vreinterpretq_u32_f32(f), odd = vandq_u32(vshrq_n_u32(u, 16), vdupq_n_u32(1));
     uint32x4_t rounded = vaddq_u32(u, vaddq_u32(odd, vdupq_n_u32(0x7fff)));
-    uint32x4_t quiet = vorrq_u32(u, vdupq_n_u32(0x400000));
-    return vshrn_n_u32(vbslq_u32(vceqq_f32(f, f), rounded, quiet), 16);
+    if (quiet) return vshrn_n_u32(rounded, 16);
+    return vshrn_n_u32(vbslq_u32(vceqq_f32(f, f), rounded, vorrq_u32(u, vdupq_n_u32(0x400000))), 16);
 }
 CBQ_FN void f_store(uint8_t *y, const F f[4], int dtype) {
     for (int i = 0; i < 4; i++) {
         if (dtype == CBQ_F32) vst1q_u8(y + 16 * i, vreinterpretq_u8_f32(f[i]));
         else if (dtype == CBQ_F16) vst1_u8(y + 8 * i, vreinterpret_u8_f16(vcvt_f16_f32(f[i])));
-        else vst1_u8(y + 8 * i, vreinterpret_u8_u16(f_to_bf16(f[i])));
+        else vst1_u8(y + 8 * i, vreinterpret_u8_u16(f_to_bf16(f[i], dtype == CBQ_BF16_QUIET)));
     }
 }
 CBQ_FN void f_stream(uint8_t *y, F f) { vst1q_u8(y, vreinterpretq_u8_f32(f)); }
 #define CBQ_STREAM_THREADS 0 /* f_stream is an ordinary store */
+#define CBQ_STREAM_FROM 0

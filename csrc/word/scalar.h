@@ -79,4 +79,5 @@ CBQ_FN void f_store(uint8_t *y, const F f[1], int dtype) {
 }
 CBQ_FN void f_stream(uint8_t *y, F f) { memcpy(y, &f, 16); }
 #define CBQ_STREAM_THREADS 0 /* f_stream is an ordinary store */
+#define CBQ_STREAM_FROM 0
 #endif
