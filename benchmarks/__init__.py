@@ -1,0 +1,1 @@
+"""Benchmarks, each run from the root of the repository as ``python -m benchmarks.NAME``: see README.md."""

@@ -1,0 +1,7 @@
+"""How fast blocks are decoded, against the machine's own limits and against other decoders.
+
+    python -m benchmarks.dequant [--quick]
+
+`memory`, `cache` and `peers` measure and return rows, which are dicts that JSON can hold; `targets` says what should
+hold; `report` sums up; `tables`, `page` and `plot` show a report; `command` is the command line.
+"""

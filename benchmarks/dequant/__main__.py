@@ -1,0 +1,5 @@
+import sys
+
+from benchmarks.dequant.command import main
+
+sys.exit(main())

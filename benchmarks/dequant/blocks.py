@@ -1,0 +1,48 @@
+"""Blocks to decode."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+import cbquant
+from cbquant._buffer import PLAIN_DTYPES
+from cbquant._formats import Format
+
+_LIMITS = np.finfo(np.float32)
+
+
+def random_blocks(fmt: Format, elements: int, seed: int = 0) -> NDArray[np.uint8]:
+    """Blocks that hold so many elements (a multiple of the format's block), as uint8 ``[bytes]``.
+
+    Block formats: random bytes. Blocks that decode to infinities, NaN or subnormal values are drawn again: models
+    do not have them, and with subnormal values many processors multiply a hundred times slower. Plain floats are
+    normally distributed.
+    """
+    rng = np.random.default_rng([seed, fmt.tag])
+    if fmt.kind == "plain":
+        return _plain(fmt, elements, rng)
+    blocks = rng.integers(0, 256, (elements // fmt.elements, fmt.bytes), np.uint8)
+    drawn = np.arange(len(blocks))
+    while drawn.size:
+        drawn = drawn[_is_strange(cbquant.dequant(blocks[drawn], fmt.name))]
+        blocks[drawn] = rng.integers(0, 256, (drawn.size, fmt.bytes), np.uint8)
+    return blocks.reshape(-1)
+
+
+def _is_strange(values: NDArray[np.float32]) -> NDArray[np.bool_]:
+    """For rows of values: whether one of them is infinite, NaN or subnormal."""
+    magnitudes = np.abs(values)
+    ordinary = (magnitudes == 0) | ((magnitudes >= _LIMITS.tiny) & (magnitudes <= _LIMITS.max))
+    strange: NDArray[np.bool_] = ~ordinary.all(axis=1)
+    return strange
+
+
+def _plain(fmt: Format, elements: int, rng: np.random.Generator) -> NDArray[np.uint8]:
+    name = PLAIN_DTYPES[fmt.name]
+    if name.startswith("int"):
+        return rng.integers(0, 256, elements * fmt.bytes, np.uint8)
+    values = rng.standard_normal(elements, np.float32)
+    if name == "bfloat16":  # the upper half of a float32
+        return (values.view(np.uint32) >> 16).astype(np.uint16).view(np.uint8)
+    return values.astype(name).view(np.uint8)

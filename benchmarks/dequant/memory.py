@@ -1,0 +1,118 @@
+"""Decoding to memory: sections A (float32), D (into new arrays) and E (float16 and bfloat16)."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+import cbquant
+from benchmarks.ceilings import Crew, fresh_fill, memory_fills, scale
+from benchmarks.dequant import targets
+from benchmarks.dequant.blocks import random_blocks
+from benchmarks.dequant.plan import Done, Plan, Row, threads_word
+from benchmarks.machine import touched_memory
+from benchmarks.timing import Call, Timing, fastest, measure, ratio
+from cbquant._formats import Format
+
+_OWN = "cbquant"
+
+
+def to_memory(plan: Plan, done: Done) -> list[Row]:
+    """Section A: float32 into memory that was touched before, for each number of threads."""
+    return _into_used_memory(plan, ("float32",), plan.threads, done)
+
+
+def to_memory_16bit(plan: Plan, done: Done) -> list[Row]:
+    """Section E: the same for float16 and bfloat16 with the largest number of threads."""
+    return _into_used_memory(plan, ("float16", "bfloat16"), (max(plan.threads),), done)
+
+
+def _into_used_memory(plan: Plan, dtypes: tuple[str, ...], threads: tuple[int, ...], done: Done) -> list[Row]:
+    memory = touched_memory(plan.memory_bytes)
+    crews = [Crew(count) for count in threads]
+    rows = []
+    for fmt in plan.formats:
+        for dtype in dtypes:
+            rows += _one_format(fmt, dtype, memory, crews, plan.rounds)
+        done(fmt.name)
+    return rows
+
+
+def _one_format(fmt: Format, dtype: str, memory: NDArray[np.uint8], crews: list[Crew], rounds: int) -> list[Row]:
+    out: NDArray[Any] = memory.view("uint16" if dtype == "bfloat16" else dtype)
+    raw = random_blocks(fmt, out.size)
+    candidates: dict[tuple[int, str], list[Call]] = {}
+    for crew in crews:
+        decode = partial(cbquant.dequant, raw, fmt.name, dtype=dtype, out=out, threads=crew.threads)
+        candidates[crew.threads, _OWN] = [decode]
+        for kind, calls in memory_fills(out, crew).items():
+            candidates[crew.threads, kind] = calls
+    timings = measure(candidates, rounds)
+    rows = []
+    for crew in crews:
+        mine = {kind: timing for (count, kind), timing in timings.items() if count == crew.threads}
+        rows.append(_row(fmt, dtype, crew.threads, out.nbytes, raw.nbytes, mine))
+    return rows
+
+
+def _row(fmt: Format, dtype: str, threads: int, out_bytes: int, stored_bytes: int, timings: dict[str, Timing]) -> Row:
+    own = timings.pop(_OWN)
+    ceiling = fastest(timings)
+    of_ceiling = ratio(timings[ceiling], own)
+    item = 4 if dtype == "float32" else 2
+    of_scaled = of_ceiling / scale(item, fmt.bytes / fmt.elements)
+    # What is decoded again and again comes from memory only where the last cache cannot hold it.
+    from_memory = 0 < cbquant.info()["last_cache_bytes"] < stored_bytes
+    figure = of_scaled if from_memory else of_ceiling
+    return {
+        "format": fmt.name,
+        "variant": threads_word(threads) if dtype == "float32" else dtype,
+        "dtype": dtype,
+        "threads": threads,
+        "output_bytes": out_bytes,
+        "stored_bytes": stored_bytes,
+        "seconds": own.seconds,
+        "spread": own.spread,
+        "ceiling": ceiling,
+        "ceiling_seconds": {kind: timing.seconds for kind, timing in timings.items()},
+        "of_ceiling": of_ceiling,
+        "of_scaled_ceiling": of_scaled,
+        "blocks_from_memory": from_memory,
+        "figure": figure,
+        "judged": targets.judge(figure, ">=", targets.to_memory(fmt, dtype, threads)),
+    }
+
+
+def into_new_arrays(plan: Plan, done: Done) -> list[Row]:
+    """Section D: float32 into an array that the call allocates, against ``np.empty`` and ``fill``."""
+    elements = plan.memory_bytes // 4
+    crews = [Crew(count) for count in plan.threads]
+    rows = []
+    for fmt in plan.formats:
+        raw = random_blocks(fmt, elements)
+        candidates: dict[tuple[int, str], list[Call]] = {}
+        for crew in crews:
+            candidates[crew.threads, _OWN] = [partial(cbquant.dequant, raw, fmt.name, threads=crew.threads)]
+            candidates[crew.threads, "fill"] = [fresh_fill(elements, crew)]
+        timings = measure(candidates, plan.rounds)
+        for crew in crews:
+            own, fill = timings[crew.threads, _OWN], timings[crew.threads, "fill"]
+            times = ratio(own, fill)
+            rows.append(
+                {
+                    "format": fmt.name,
+                    "variant": threads_word(crew.threads),
+                    "threads": crew.threads,
+                    "output_bytes": 4 * elements,
+                    "seconds": own.seconds,
+                    "spread": own.spread,
+                    "fill_seconds": fill.seconds,
+                    "figure": times,
+                    "judged": targets.judge(times, "<=", targets.FRESH),
+                }
+            )
+        done(fmt.name)
+    return rows
