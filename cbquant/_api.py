@@ -162,9 +162,7 @@ def check_shape(f: Format, shape: int | Sequence[int], nbytes: int, name: str = 
     if not dims and f.elements > 1:
         raise ValueError(f"shape: expected at least one dimension for {f.name}, got ()")
     if dims and dims[-1] % f.elements:
-        raise ValueError(
-            f"shape {dims}: last dimension {dims[-1]} is not a multiple of {f.elements} ({f.name})"
-        )
+        raise ValueError(f"shape {dims}: last dimension {dims[-1]} is not a multiple of {f.elements} ({f.name})")
     expected = math.prod(dims) // f.elements * f.bytes
     if expected != nbytes:
         raise ValueError(f"{name}: expected {expected} bytes for shape {dims} of {f.name}, got {nbytes}")
@@ -211,9 +209,7 @@ def _empty(shape: tuple[int, ...], dtype: str) -> NDArray[Any]:
     try:
         import ml_dtypes
     except ImportError:
-        message = (
-            'dtype="bfloat16" needs ml_dtypes: pip install "cbquant[bf16]", or pass a uint16 array as out='
-        )
+        message = 'dtype="bfloat16" needs ml_dtypes: pip install "cbquant[bf16]", or pass a uint16 array as out='
         raise ImportError(message) from None
     return np.empty(shape, ml_dtypes.bfloat16)
 

@@ -123,9 +123,7 @@ class QuantTensor:
     def _require_known(self, participle: str) -> None:
         if is_unknown(self._format):
             tag = self._format[len(_UNKNOWN) :]
-            raise ValueError(
-                f"tensor has GGUF type tag {tag}, which cbquant does not know: it cannot be {participle}"
-            )
+            raise ValueError(f"tensor has GGUF type tag {tag}, which cbquant does not know: it cannot be {participle}")
 
     def dequant(
         self, dtype: DTypeLike = "float32", out: NDArray[Any] | None = None, threads: int | None = None
@@ -150,9 +148,7 @@ class QuantTensor:
             A wrong type of dtype, out or threads.
         """
         self._require_known("decoded")
-        return _api.dequant(
-            self._raw, self._format, shape=self._shape, dtype=dtype, out=out, threads=threads
-        )
+        return _api.dequant(self._raw, self._format, shape=self._shape, dtype=dtype, out=out, threads=threads)
 
     def rows(self, index: int | slice | ArrayLike, dtype: DTypeLike = "float32") -> NDArray[Any]:
         """Decode only the chosen entries of the first axis: an embedding look-up.

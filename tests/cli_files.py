@@ -29,9 +29,7 @@ PLAIN = {
 def finite_blocks(fmt, shape, seed=0):
     """Random blocks of these elements whose float16 fields, wherever they are, are small numbers."""
     f = next(f for f in cbquant.formats() if f.name == fmt)
-    raw = np.random.default_rng(seed).integers(
-        0, 60, (*shape[:-1], shape[-1] // f.elements * f.bytes), np.uint8
-    )
+    raw = np.random.default_rng(seed).integers(0, 60, (*shape[:-1], shape[-1] // f.elements * f.bytes), np.uint8)
     assert cbquant.validate(raw, fmt).size == 0
     return raw
 
@@ -69,9 +67,7 @@ def write_damaged(path):
 
 def write_strange(path):
     """A file with a tensor of a type that no one knows."""
-    path.write_bytes(
-        gb.gguf([], [gb.info("odd", [4], gb.UNKNOWN, 0), gb.info("even", [2], gb.F32, 32)], bytes(40))
-    )
+    path.write_bytes(gb.gguf([], [gb.info("odd", [4], gb.UNKNOWN, 0), gb.info("even", [2], gb.F32, 32)], bytes(40)))
     return path
 
 

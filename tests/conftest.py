@@ -27,15 +27,37 @@ def model_path() -> Path:
     return paths.find_model()
 
 
+# GGUF files for the tests of the command line: a sound one, one with bad scales, one with an unknown type, and one with
+# tensor names that would leave a folder. Made only where they are asked for: they need the gguf library.
+
+
+def _made(name: str, tmp_path: Path) -> Path:
+    from tests import cli_files
+
+    return getattr(cli_files, f"write_{name}")(tmp_path / f"{name}.gguf")
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    return _made("model", tmp_path)
+
+
+@pytest.fixture
+def damaged(tmp_path: Path) -> Path:
+    return _made("damaged", tmp_path)
+
+
+@pytest.fixture
+def strange(tmp_path: Path) -> Path:
+    return _made("strange", tmp_path)
+
+
+@pytest.fixture
+def hostile(tmp_path: Path) -> Path:
+    return _made("hostile", tmp_path)
+
+
 @pytest.fixture(params=paths.PATHS, ids=str)
 def path(request: pytest.FixtureRequest) -> paths.Path:
     """A decoder: each set of kernels that the machine has, and each of the others in portable C."""
     return request.param
-
-
-@pytest.fixture
-def _restore_threads():  # type: ignore[no-untyped-def]
-    from cbquant import _core
-
-    yield
-    _core.set_num_threads(0)

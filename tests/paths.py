@@ -41,9 +41,7 @@ class Path:
     def core(self) -> ModuleType:
         return emulated_core() if self.emulated else _core
 
-    def decode(
-        self, blocks: NDArray[np.uint8], fmt: str, dtype: str = "float32", threads: int = 1
-    ) -> NDArray[Any]:
+    def decode(self, blocks: NDArray[np.uint8], fmt: str, dtype: str = "float32", threads: int = 1) -> NDArray[Any]:
         """The bits of the decoded values; the memory they go to is filled with something else first."""
         f = next(f for f in formats() if f.name == fmt)
         out = np.full(blocks.size // f.bytes * f.elements, 0x5A5A, DTYPES[dtype])
@@ -90,9 +88,7 @@ def _build_emulated_core() -> ModuleType | Exception:
         return error
 
 
-def build_core(
-    folder: pathlib.Path, flags: str = "", *, emulate: bool = False, root: pathlib.Path = ROOT
-) -> None:
+def build_core(folder: pathlib.Path, flags: str = "", *, emulate: bool = False, root: pathlib.Path = ROOT) -> None:
     """Build the extension into folder/lib, apart from the installed one."""
     env = dict(os.environ, CBQUANT_CFLAGS=flags)
     if emulate:

@@ -9,23 +9,7 @@ import pytest
 import cbquant
 from cbquant.cli import inspect, main, tensors
 from tests import gguf_bytes as gb
-from tests.cli_files import BLOCKS, PLAIN, run_error, run_json, write_damaged, write_model, write_strange
-
-
-@pytest.fixture
-def model(tmp_path):
-    return write_model(tmp_path / "model.gguf")
-
-
-@pytest.fixture
-def damaged(tmp_path):
-    return write_damaged(tmp_path / "damaged.gguf")
-
-
-@pytest.fixture
-def strange(tmp_path):
-    return write_strange(tmp_path / "strange.gguf")
-
+from tests.cli_files import BLOCKS, PLAIN, run_error, run_json
 
 # --- inspect -----------------------------------------------------------------------------------------------
 
@@ -100,9 +84,7 @@ def test_inspect_of_a_file_without_tensors(tmp_path, capsys):
     assert run_json(capsys, "inspect", path)["total"]["bits_per_weight"] is None
 
 
-@pytest.mark.parametrize(
-    ("value", "text"), [([], "[]"), ([[]], "[[]]"), (0.5, "0.5"), (True, "True"), ("a", "a")]
-)
+@pytest.mark.parametrize(("value", "text"), [([], "[]"), ([[]], "[[]]"), (0.5, "0.5"), (True, "True"), ("a", "a")])
 def test_inspect_short_values(value, text):
     assert inspect._short(value) == text
 

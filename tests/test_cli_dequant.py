@@ -18,19 +18,7 @@ from tests.cli_files import (
     run_error,
     run_json,
     write_hostile,
-    write_model,
-    write_strange,
 )
-
-
-@pytest.fixture
-def model(tmp_path):
-    return write_model(tmp_path / "model.gguf")
-
-
-@pytest.fixture
-def strange(tmp_path):
-    return write_strange(tmp_path / "strange.gguf")
 
 
 @pytest.fixture
@@ -79,9 +67,7 @@ def test_dequant_writes_one_tensor_to_an_npy_file(model, tmp_path, capsys):
     assert (tensor["name"], tensor["format"], tensor["key"]) == ("k", "q6_k", None)
     with cbquant.open(model) as file:
         check_stored(np.load(tensor["path"]), file, "k")
-    assert "holds one array, not 2" in run_error(
-        capsys, "dequant", model, "blk.*", "-o", tmp_path / "two.npy"
-    )
+    assert "holds one array, not 2" in run_error(capsys, "dequant", model, "blk.*", "-o", tmp_path / "two.npy")
 
 
 def test_dequant_takes_names_on_both_sides_of_an_option(model, tmp_path, capsys):

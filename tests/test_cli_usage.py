@@ -16,24 +16,9 @@ import pytest
 import cbquant
 from cbquant.cli import main, output, progress
 from tests import gguf_bytes as gb
-from tests.cli_files import run_error, run_json, write_damaged, write_hostile, write_model
+from tests.cli_files import run_error, run_json
 
 ROOT = Path(__file__).resolve().parent.parent
-
-
-@pytest.fixture
-def model(tmp_path):
-    return write_model(tmp_path / "model.gguf")
-
-
-@pytest.fixture
-def damaged(tmp_path):
-    return write_damaged(tmp_path / "damaged.gguf")
-
-
-@pytest.fixture
-def hostile(tmp_path):
-    return write_hostile(tmp_path / "hostile.gguf")
 
 
 @pytest.fixture(params=["rich", "plain"])
@@ -162,9 +147,7 @@ def test_plain_output_needs_no_rich(model, capsys, monkeypatch):
 
 
 def test_json_of_odd_values(capsys):
-    output.print_json(
-        {"a": np.float32(np.inf), "b": np.arange(2), "c": Path("x"), "d": (np.True_, None), "e": 2**64}
-    )
+    output.print_json({"a": np.float32(np.inf), "b": np.arange(2), "c": Path("x"), "d": (np.True_, None), "e": 2**64})
     assert json.loads(capsys.readouterr().out) == {
         "a": None,
         "b": [0, 1],
@@ -220,9 +203,7 @@ def test_process_is_quiet_when_its_reader_goes_away():
 
 
 def test_process_is_quiet_when_interrupted():
-    code = (
-        "import sys; from cbquant.cli import main; print('ready', flush=True); sys.exit(main(sys.argv[1:]))"
-    )
+    code = "import sys; from cbquant.cli import main; print('ready', flush=True); sys.exit(main(sys.argv[1:]))"
     argv = ["bench", "--formats", *["q4_0"] * 100_000, "--mib", "1"]
     with subprocess.Popen(
         [sys.executable, "-X", "dev", "-W", "error", "-c", code, *argv],

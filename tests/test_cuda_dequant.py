@@ -33,9 +33,7 @@ def module(request: pytest.FixtureRequest) -> ptx.Loaded:
     return ptx.load(text)
 
 
-def decode(
-    module: ptx.Loaded, fmt: str, dtype: str, blocks: np.ndarray, stats: Counter | None = None
-) -> np.ndarray:
+def decode(module: ptx.Loaded, fmt: str, dtype: str, blocks: np.ndarray, stats: Counter | None = None) -> np.ndarray:
     """The device's values as float32 or float16, or as bfloat16's bits; every one of them must have been stored."""
     f = cbquant._formats.get(fmt)
     n = blocks.size // f.bytes

@@ -52,9 +52,7 @@ def test_dequant_does_not_depend_on_alignment_or_length(path: Path, fmt: str) ->
         n = 1 + 2 * offset  # 1, 3, .. 31 blocks
         shifted = np.empty(n * size + offset, np.uint8)[offset:]
         shifted[:] = blocks[: n * size]
-        assert np.array_equal(path.decode(shifted, fmt), whole[: n * per_block]), (
-            f"offset {offset}, {n} blocks"
-        )
+        assert np.array_equal(path.decode(shifted, fmt), whole[: n * per_block]), f"offset {offset}, {n} blocks"
 
 
 @pytest.mark.parametrize("fmt", FORMATS)
@@ -104,9 +102,7 @@ def ggml_decode(fmt: str, blocks: NDArray[np.uint8]) -> NDArray[np.float32]:
     ggml = oracles.Ggml()
     if not ggml.knows(f.tag):
         return reference.dequant(blocks, fmt)
-    return oracles.expected_of_ggml(fmt, blocks, ggml.to_float(f.tag, blocks)).reshape(
-        len(blocks), f.elements
-    )
+    return oracles.expected_of_ggml(fmt, blocks, ggml.to_float(f.tag, blocks)).reshape(len(blocks), f.elements)
 
 
 def rounded(values: NDArray[np.float32], dtype: str) -> NDArray[Any]:

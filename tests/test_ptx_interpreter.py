@@ -28,9 +28,7 @@ def run_body(body: str, *args, block=32, grid=1, **options) -> None:
     """`body` finds the first two arguments in %q1 and %q2, and the thread's number in %r1."""
     params = ", ".join(f".param .u64 p{i}" for i in range(len(args)))
     loads = " ".join(f"ld.param.u64 %q{i + 1}, [p{i}];" for i in range(len(args)))
-    ptx.run(
-        ptx.load(kernel(f"{loads} mov.u32 %r1, %tid.x;\n{body}", params)), "k", grid, block, args, **options
-    )
+    ptx.run(ptx.load(kernel(f"{loads} mov.u32 %r1, %tid.x;\n{body}", params)), "k", grid, block, args, **options)
 
 
 STORE = "mad.wide.u32 %q3, %r1, 4, %q1; st.global.u32 [%q3], %r1;"
@@ -95,14 +93,10 @@ DONE: """
 
 
 def test_divergent_barriers():
-    with pytest.raises(
-        ptx.PtxError, match=r"k: divergent barrier: 24 threads, from .*thread \(40, .*; 40 thr"
-    ):
+    with pytest.raises(ptx.PtxError, match=r"k: divergent barrier: 24 threads, from .*thread \(40, .*; 40 thr"):
         run_body(DIVERGENT, block=64)
     with pytest.raises(ptx.PtxError, match=r"divergent barrier: 31 threads.*wait at line .*shfl.*; 1 thr"):
-        run_body(
-            "setp.eq.u32 %p1, %r1, 5; @%p1 bra A;\nshfl.sync.bfly.b32 %r2, %r1, 1, 31, -1;\nA: bar.sync 0;"
-        )
+        run_body("setp.eq.u32 %p1, %r1, 5; @%p1 bra A;\nshfl.sync.bfly.b32 %r2, %r1, 1, 31, -1;\nA: bar.sync 0;")
     with pytest.raises(ptx.PtxError, match=r"deadlock: 64 threads.* wait at line"):
         run_body("bar.sync 1, 96;", block=64)
 
@@ -115,9 +109,7 @@ def test_exited_threads_are_not_waited_for():
 
 
 def test_unknown_instructions_and_modifiers():
-    with pytest.raises(
-        NotImplementedError, match=r"unknown instruction 'frob\.u32': line 8: frob\.u32 %r1, %r2;"
-    ):
+    with pytest.raises(NotImplementedError, match=r"unknown instruction 'frob\.u32': line 8: frob\.u32 %r1, %r2;"):
         run_body("frob.u32 %r1, %r2;")
     for body in ("ex2.approx.f32 %f1, %f2;", "div.full.f32 %f1, %f2, %f3;", "add.cc.u32 %r1, %r2, %r3;"):
         with pytest.raises(NotImplementedError, match=f"line 8: {re.escape(body)}"):

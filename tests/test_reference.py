@@ -211,9 +211,7 @@ def test_codebook(name: str) -> None:
 
 @pytest.mark.parametrize("name", CODEBOOKS)
 @pytest.mark.parametrize("pair", [(0, 8), (6, 7)])
-def test_codebook_names_a_swapped_pair(
-    name: str, pair: tuple[int, int], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_codebook_names_a_swapped_pair(name: str, pair: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
     swapped = getattr(_codebooks, CODEBOOKS[name]).copy()
     swapped[list(pair)] = swapped[list(reversed(pair))]
     monkeypatch.setattr(sys.modules[reference.get(name).__module__], CODEBOOKS[name], swapped)

@@ -38,9 +38,7 @@ _COLUMNS = (
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
-    parser.add_argument(
-        "--formats", nargs="+", metavar="NAME", help="formats, by name (default: all block formats)"
-    )
+    parser.add_argument("--formats", nargs="+", metavar="NAME", help="formats, by name (default: all block formats)")
     parser.add_argument("--mib", type=positive, default=64, metavar="N", help="MiB of output (default: 64)")
     add_threads(parser)
 

@@ -38,12 +38,8 @@ from cbquant.tensor import is_unknown
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
     parser.add_argument("file", metavar="FILE", nargs="?", help="a GGUF file")
-    parser.add_argument(
-        "names", metavar="TENSOR", nargs="*", help="names or shell patterns of tensors (default: all)"
-    )
-    parser.add_argument(
-        "-o", "--output", metavar="OUT", type=Path, required=True, help="OUT.npz, OUT.npy or a folder"
-    )
+    parser.add_argument("names", metavar="TENSOR", nargs="*", help="names or shell patterns of tensors (default: all)")
+    parser.add_argument("-o", "--output", metavar="OUT", type=Path, required=True, help="OUT.npz, OUT.npy or a folder")
     parser.add_argument(
         "--dtype",
         choices=_api._DTYPES,

@@ -53,9 +53,7 @@ def _plain(value: Any) -> Any:
     return value if isinstance(value, (str, int, bool, type(None))) else str(value)
 
 
-def print_table(
-    columns: Sequence[Column], rows: Iterable[Sequence[str]], total: Sequence[str] | None = None
-) -> None:
+def print_table(columns: Sequence[Column], rows: Iterable[Sequence[str]], total: Sequence[str] | None = None) -> None:
     """Print rows of text under the columns' titles, and `total` below a line.
 
     >>> columns = [Column("name"), Column("bytes", right=True)]

@@ -171,7 +171,8 @@ class File(Mapping[str, "np.ndarray | QuantTensor"]):
         infos = list(self.infos.values())
         rows: list[tuple[str, ...]] = [
             # repr escapes what would break a line or a terminal: names are the file's word.
-            (repr(i.name)[1:-1], str(i.shape), i.format, f"{i.nbytes:,}", f"{i.offset:,}") for i in infos
+            (repr(i.name)[1:-1], str(i.shape), i.format, f"{i.nbytes:,}", f"{i.offset:,}")
+            for i in infos
         ]
         if len(rows) > 2 * _SHOWN:
             rows[_SHOWN:-_SHOWN] = [("...",) * len(_COLUMNS)]

@@ -48,9 +48,7 @@ def bfloat16_bits(x: Floats) -> NDArray[np.uint16]:
     return bits.astype(np.uint16)
 
 
-def dequant(
-    buf: Any, fmt: str, shape: int | Sequence[int] | None = None, dtype: Any = "float32"
-) -> NDArray[Any]:
+def dequant(buf: Any, fmt: str, shape: int | Sequence[int] | None = None, dtype: Any = "float32") -> NDArray[Any]:
     """Decode a buffer of whole blocks.
 
     Parameters

@@ -88,9 +88,7 @@ def _batch(program: Program, block: Dim3, smem: int) -> int:
 class _Memory:
     """The global memory and the parameter values of one launch."""
 
-    def __init__(
-        self, module: Loaded, program: Program, args: Sequence[Argument], buffers: Sequence[Buffer]
-    ) -> None:
+    def __init__(self, module: Loaded, program: Program, args: Sequence[Argument], buffers: Sequence[Buffer]) -> None:
         self.module = module
         self.buffers = {b.address: b for b in buffers}
         self.program = program

@@ -169,9 +169,7 @@ class Machine:
             bank = self._bank(allocation, at, positions)
             yield allocation, positions, (bank * allocation.data.shape[1] + offset) // width
 
-    def load(
-        self, space: str, at: Lanes, address: np.ndarray, width: int, count: int = 1
-    ) -> list[np.ndarray]:
+    def load(self, space: str, at: Lanes, address: np.ndarray, width: int, count: int = 1) -> list[np.ndarray]:
         """`count` neighbouring elements of `width` bytes for each lane, as unsigned bits."""
         if space == "generic":
             return self._load_generic(at, address, width, count)

@@ -143,9 +143,7 @@ class Space:
                 raise self.out_of_bounds(found, address, positions[np.argmax(outside)], nbytes)
             yield found, positions
 
-    def out_of_bounds(
-        self, near: Allocation | None, address: np.ndarray, position: int, nbytes: int
-    ) -> Fault:
+    def out_of_bounds(self, near: Allocation | None, address: np.ndarray, position: int, nbytes: int) -> Fault:
         bad = int(address[position]) & (1 << 64) - 1
         if near is None:
             where = "before everything in this space"
@@ -153,9 +151,7 @@ class Space:
             where = "far from any allocation"
         else:
             where = f"byte {bad - near.start} of '{near.name}', which has {near.size}"
-        return Fault(
-            f"out of bounds: {nbytes} bytes of {self.name} memory at 0x{bad:x}, {where}", int(position), bad
-        )
+        return Fault(f"out of bounds: {nbytes} bytes of {self.name} memory at 0x{bad:x}, {where}", int(position), bad)
 
 
 def make_spaces() -> dict[str, Space]:

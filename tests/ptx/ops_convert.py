@@ -196,9 +196,7 @@ def set_value(d: Decoder) -> Step:
 def select(d: Decoder) -> Step:
     t = d.type()
     a, b, condition, put = d.source(1, t), d.source(2, t), d.predicate(3), d.target(0, t)
-    return lambda machine, at: put(
-        machine, at, np.where(condition(machine, at), a(machine, at), b(machine, at))
-    )
+    return lambda machine, at: put(machine, at, np.where(condition(machine, at), a(machine, at), b(machine, at)))
 
 
 @op("slct")

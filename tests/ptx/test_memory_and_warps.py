@@ -54,9 +54,7 @@ def test_moves_pack_and_unpack():
     assert packed.tolist() == [0x5566778811223344, 0xFFFFFFFF]
     assert evaluate("mov.b64 {_, %d}, %a;", np.uint32, a=packed).tolist() == b.tolist()
     assert evaluate("mov.b32 {%h1, %d}, %a;", np.uint16, a=a).tolist() == [0x1122, 0xFFFF]
-    assert (
-        evaluate("{.reg .b16 z; mov.b16 z, 7; mov.b32 %d, {0, z};}", np.uint32, a=a).tolist() == [7 << 16] * 2
-    )
+    assert evaluate("{.reg .b16 z; mov.b16 z, 7; mov.b32 %d, {0, z};}", np.uint32, a=a).tolist() == [7 << 16] * 2
     assert evaluate("mov.b32 %d, 0f3F800000;", np.float32, a=a).tolist() == [1, 1]
 
 
@@ -71,15 +69,11 @@ def test_special_registers_in_three_dimensions():
         mov.u32 %r3, %tid.y; mov.u32 %r4, %ntid.y; mad.lo.u32 %r2, %r2, %r4, %r3;
         mov.u32 %r3, %tid.x; mov.u32 %r4, %ntid.x; mad.lo.u32 %r2, %r2, %r4, %r3;
         mad.wide.u32 %q1, %r2, 24, %q1;"""
-    body += " ".join(
-        f"mov.u32 %r4, {name}; st.global.u32 [%q1+{4 * i}], %r4;" for i, name in enumerate(names)
-    )
+    body += " ".join(f"mov.u32 %r4, {name}; st.global.u32 [%q1+{4 * i}], %r4;" for i, name in enumerate(names))
     run_kernel(body, y, grid=grid, block=block)
     want = [
         [tx, ty, tz, bx, by, bz]
-        for bz, by, bx, tz, ty, tx in itertools.product(
-            range(2), range(2), range(3), range(5), range(3), range(4)
-        )
+        for bz, by, bx, tz, ty, tx in itertools.product(range(2), range(2), range(3), range(5), range(3), range(4))
     ]
     assert y.array.tolist() == want
 
@@ -113,9 +107,7 @@ def test_pointers_in_other_data_and_struct_parameters():
 
 def test_globals_keep_their_values_between_launches():
     module = load(
-        kernel(
-            "ld.global.u32 %r1, [n]; add.u32 %r1, %r1, 1; st.global.u32 [n], %r1;", before=".global .u32 n;"
-        )
+        kernel("ld.global.u32 %r1, [n]; add.u32 %r1, %r1, 1; st.global.u32 [n], %r1;", before=".global .u32 n;")
     )
     for _ in range(3):
         run(module, "k", 1, 1, [])
@@ -151,17 +143,13 @@ def test_async_copies_fill_with_zeros(used):
     x = np.arange(1, 33, dtype=np.uint8)[: 16 + used]  # what is not used need not exist
     y = Buffer.poison(32, np.uint8)
     body = COPY + f"mov.u32 %r9, 16; setp.eq.u32 %p1, %r1, 1; @%p1 mov.u32 %r9, {used};"
-    run_kernel(
-        body + "cp.async.cg.shared.global [%r2], [%q3], 16, %r9; cp.async.wait_all;" + STORE, x, y, block=2
-    )
+    run_kernel(body + "cp.async.cg.shared.global [%r2], [%q3], 16, %r9; cp.async.wait_all;" + STORE, x, y, block=2)
     assert y.array.tolist() == [*range(1, 17 + used)] + [0] * (16 - used)
 
 
 def test_async_copy_ignores_its_source():
     x, y = np.arange(8, dtype=np.uint32), Buffer.poison(8, np.uint32)
-    body = (
-        COPY + "setp.eq.u32 %p1, %r1, 0; cp.async.ca.shared.global [%r2], [%q3], 16, %p1; cp.async.wait_all;"
-    )
+    body = COPY + "setp.eq.u32 %p1, %r1, 0; cp.async.ca.shared.global [%r2], [%q3], 16, %p1; cp.async.wait_all;"
     run_kernel(body + STORE, x, y, block=2)
     assert y.array.tolist() == [0, 0, 0, 0, 4, 5, 6, 7]
 
@@ -248,9 +236,6 @@ def test_mma_of_exact_values(kind):
         mad.wide.u32 %q8, %r1, 16, %q4; st.global.v4.f32 [%q8], {{%f1, %f2, %f3, %f4}};"""
     run_kernel(body, left, right, sums, y)
     want = a @ b + c
-    assert (
-        y.array.tolist()
-        == np.concatenate([want[group + 8 * r, 2 * quad + two] for r in range(2)], 1).tolist()
-    )
+    assert y.array.tolist() == np.concatenate([want[group + 8 * r, 2 * quad + two] for r in range(2)], 1).tolist()
     with pytest.raises(PtxError, match="a lane of the warp has exited"):
         run_kernel("setp.eq.u32 %p1, %r1, 9; @%p1 ret;" + body, left, right, sums, y)

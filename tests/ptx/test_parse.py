@@ -42,9 +42,7 @@ def test_tables_with_initialisers_and_addresses():
 
 
 def test_kernel_parameters_have_types_sizes_and_alignment():
-    module = parse(
-        kernel("", "\n.param .u64 .ptr .global .align 16 a,\n.param .align 16 .b8 b[40],\n.param .f32 c\n")
-    )
+    module = parse(kernel("", "\n.param .u64 .ptr .global .align 16 a,\n.param .align 16 .b8 b[40],\n.param .f32 c\n"))
     found = [(p.name, p.type.name, p.size, p.align, p.is_array) for p in module.functions["k"].params]
     assert found == [("a", "u64", 8, 8, False), ("b", "b8", 40, 16, True), ("c", "f32", 4, 4, False)]
 
