@@ -122,10 +122,12 @@ def test_the_two_files_of_the_recipe_make_a_format(copy: Path) -> None:
 
 def test_the_suite_takes_the_new_format_as_it_is(copy: Path) -> None:
     """Nothing else has to be touched: what the tests make of the list of formats holds for one more."""
-    tests = ["tests/test_dequant.py", "tests/test_api.py", "tests/test_reference.py", "tests/test_testing.py"]
+    names = ("dequant", "api", "validate", "reference", "testing", "contributing")
     chosen = f"({EXAMPLE} or formats or validate or registry or both_halves or table)"
     chosen += " and not emulated and not docstrings"
-    done = run(copy, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", chosen, *tests, "tests/test_contributing.py")
+    done = run(
+        copy, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", chosen, *(f"tests/test_{n}.py" for n in names)
+    )
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
     passed = re.search(r"(\d+) passed", done.stdout)
     assert passed
