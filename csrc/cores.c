@@ -38,7 +38,7 @@ static int quota_of(const char *directory, int version) {
         if (read_first_numbers(path, v + 1, 1) != 1) return 0;
     }
     if (v[0] <= 0 || v[1] <= 0) return 0;
-    long long cores = (v[0] + v[1] - 1) / v[1];
+    long long cores = (v[0] - 1) / v[1] + 1; /* rounded up; a sum could overflow */
     return cores > CBQ_MAX_THREADS ? CBQ_MAX_THREADS : (int)cores;
 }
 

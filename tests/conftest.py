@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from cbquant import testing
+from cbquant import _core, testing
 from tests import paths
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -61,3 +62,10 @@ def hostile(tmp_path: Path) -> Path:
 def path(request: pytest.FixtureRequest) -> paths.Path:
     """A decoder: each set of kernels that the machine has, and each of the others in portable C."""
     return request.param
+
+
+@pytest.fixture
+def _restore_threads() -> Iterator[None]:
+    """The default number of threads again, after a test that sets another."""
+    yield
+    _core.set_num_threads(0)
