@@ -78,11 +78,11 @@ def _fill_seconds(out: NDArray[np.float32], threads: int) -> float:
     """memset: the C library's own choice of stores; ctypes lets go of the GIL meanwhile."""
     parts = np.array_split(out, threads)
     with ThreadPoolExecutor(threads) as pool:
-        return _median_seconds(lambda: list(pool.map(_zero, parts)))
+        return _median_seconds(lambda: list(pool.map(_set, parts)))
 
 
-def _zero(part: NDArray[np.float32]) -> None:
-    ctypes.memset(part.ctypes.data, 0, part.nbytes)
+def _set(part: NDArray[np.float32]) -> None:
+    ctypes.memset(part.ctypes.data, 1, part.nbytes)  # some machines have a short cut for zeros
 
 
 def _measure(fmt: Format, out: NDArray[np.float32], threads: int, fill: float) -> dict[str, Any]:
