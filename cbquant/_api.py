@@ -25,6 +25,7 @@ _OUT_DTYPES = {
     np.dtype(np.float16): "float16",
     np.dtype(np.uint16): "bfloat16",
 }
+_MAX_DIMS = 32  # what NumPy 1 allows
 _MAX_ELEMENTS = (2**63 - 1) // 8  # NumPy counts an array's bytes in an int64, also those of an empty one
 
 
@@ -96,7 +97,7 @@ def dequant(
         _core.dequant(data, f.name, result, kind, _threads(threads), None, _THROUGH_CACHE)
         return result
     result = _check_out(out, result_shape, kind)
-    if np.may_share_memory(data, out):
+    if np.may_share_memory(data, out) or (isinstance(buf, np.ndarray) and np.may_share_memory(buf, out)):
         raise ValueError("out: expected memory of its own, it overlaps buf")
     _core.dequant(data, f.name, result, kind, _threads(threads))
     return out
@@ -106,7 +107,7 @@ def _threads(threads: int | None, name: str = "threads") -> int:
     """The argument as C takes it: 0 is the default."""
     if threads is None:
         return 0
-    if isinstance(threads, bool) or not hasattr(threads, "__index__"):
+    if isinstance(threads, (bool, np.bool_)) or not hasattr(threads, "__index__"):
         raise TypeError(f"{name}: expected a whole number from 1, got {type(threads).__name__}")
     number = operator.index(threads)
     if not 1 <= number <= _core.MAX_THREADS:
@@ -151,7 +152,7 @@ def _as_shape(shape: int | Sequence[int]) -> tuple[int, ...]:
         raise TypeError(f"shape: expected whole numbers, got {shape!r}") from None
     if any(d < 0 for d in dims):
         raise ValueError(f"shape: expected dimensions from 0 up, got {dims}")
-    if math.prod(d for d in dims if d) > _MAX_ELEMENTS or len(dims) > 32:
+    if math.prod(d for d in dims if d) > _MAX_ELEMENTS or len(dims) > _MAX_DIMS:
         raise ValueError(f"shape: {dims} is larger than any array can be")
     return dims
 

@@ -45,9 +45,10 @@ def as_bytes(buf: Any, fmt: str | None = None, name: str = "buf") -> NDArray[np.
     """
     array = _as_array(buf, name)
     dtype = array.dtype
-    if dtype.byteorder == ">":
-        raise ValueError(f"{name}: expected little-endian bytes, got dtype {dtype.str}")
-    is_bytes = dtype.type in (np.uint8, np.int8, np.void) or dtype.str == "|S1"
+    if _is_big_endian(dtype):
+        raise ValueError(f"{name}: expected little-endian bytes, got dtype {dtype}")
+    is_record = issubclass(dtype.type, np.void) and not dtype.hasobject
+    is_bytes = is_record or dtype.type in (np.uint8, np.int8) or dtype.str == "|S1"
     is_own = is_bytes or (fmt in PLAIN_DTYPES and dtype.name == PLAIN_DTYPES[fmt])
     if not is_own or dtype.hasobject or dtype.itemsize == 0:
         what = f" of {fmt} blocks" if fmt else ""
@@ -55,7 +56,18 @@ def as_bytes(buf: Any, fmt: str | None = None, name: str = "buf") -> NDArray[np.
         raise TypeError(f"{name}: expected the bytes{what} (uint8), got dtype {dtype.name}; {hint}")
     if array.ndim == 0:
         array = array.reshape(1)
+    if is_record:  # a copy field by field would leave out the gaps between them
+        array = array.view(np.ndarray).view(f"V{dtype.itemsize}")
     return np.ascontiguousarray(array).view(np.uint8)
+
+
+def _is_big_endian(dtype: np.dtype[Any]) -> bool:
+    """Whether numbers of this type, or those of a field of it, have their highest byte first."""
+    if dtype.subdtype is not None:
+        return _is_big_endian(dtype.subdtype[0])
+    if dtype.fields is not None:
+        return any(_is_big_endian(field[0]) for field in dtype.fields.values())
+    return dtype.byteorder == ">"
 
 
 def _as_array(buf: Any, name: str) -> NDArray[Any]:

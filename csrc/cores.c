@@ -97,21 +97,26 @@ static int usable_cores(void) {
     return cores < 1 ? 1 : cores > CBQ_MAX_THREADS ? CBQ_MAX_THREADS : (int)cores;
 }
 
-static atomic_int chosen; /* by cbq_set_num_threads; 0: nothing */
+static atomic_int chosen, preset; /* by cbq_set_num_threads and cbq_use_num_threads; 0: nothing */
 
 void cbq_set_num_threads(int n) { atomic_store(&chosen, n); }
 
-int cbq_num_threads(cbq_status *st) {
-    int n = atomic_load(&chosen);
-    if (n > 0) return n;
-    const char *text = getenv("CBQUANT_NUM_THREADS");
-    if (!text || !*text) return usable_cores();
+cbq_code cbq_use_num_threads(const char *text, cbq_status *st) {
     char *end;
+    if (!text) {
+        atomic_store(&preset, 0);
+        return CBQ_OK;
+    }
     errno = 0;
     long value = strtol(text, &end, 10);
-    if (errno || *end || value < 1 || value > CBQ_MAX_THREADS) {
-        cbq_fail(st, CBQ_BAD_VALUE, "CBQUANT_NUM_THREADS: expected a number from 1 to %d, got '%.60s'", CBQ_MAX_THREADS, text);
-        return -1;
-    }
-    return (int)value;
+    if (errno || end == text || *end || value < 1 || value > CBQ_MAX_THREADS)
+        return cbq_fail(st, CBQ_BAD_VALUE, "CBQUANT_NUM_THREADS: expected a number from 1 to %d, got '%.60s'", CBQ_MAX_THREADS, text);
+    atomic_store(&preset, (int)value);
+    return CBQ_OK;
+}
+
+int cbq_num_threads(void) {
+    int n = atomic_load(&chosen);
+    if (n == 0) n = atomic_load(&preset);
+    return n > 0 ? n : usable_cores();
 }

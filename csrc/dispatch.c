@@ -2,7 +2,6 @@
 
 #include <stdatomic.h>
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "cpu.h"
 #include "isa/target.h"
@@ -60,12 +59,19 @@ static const cbq_level *best_level(void) {
     return best;
 }
 
-const cbq_level *cbq_current_level(cbq_status *st) {
-    static _Atomic(const cbq_level *) current; /* threads that race here find the same level */
+static _Atomic(const cbq_level *) current; /* threads that race to fill it find the same level */
+
+const cbq_level *cbq_current_level(void) {
     const cbq_level *level = atomic_load_explicit(&current, memory_order_acquire);
     if (level) return level;
-    const char *forced = getenv("CBQUANT_ISA");
-    level = forced && *forced ? cbq_find_level(forced, st) : best_level();
-    if (level) atomic_store_explicit(&current, level, memory_order_release);
+    level = best_level();
+    atomic_store_explicit(&current, level, memory_order_release);
     return level;
+}
+
+cbq_code cbq_use_level(const char *name, cbq_status *st) {
+    const cbq_level *level = name ? cbq_find_level(name, st) : best_level();
+    if (!level) return st->code;
+    atomic_store_explicit(&current, level, memory_order_release);
+    return CBQ_OK;
 }

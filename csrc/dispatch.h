@@ -18,5 +18,6 @@ int cbq_level_available(const cbq_level *level);
 /* The named level; NULL and a status where it is unknown or this machine cannot run it. */
 const cbq_level *cbq_find_level(const char *name, cbq_status *st);
 
-/* The level in use: CBQUANT_ISA where it is set, else the best. Chosen at the first call; an error is not remembered. */
-const cbq_level *cbq_current_level(cbq_status *st);
+/* The level in use: that of the last cbq_use_level, else the best that this machine can run. A NULL name is the best. */
+const cbq_level *cbq_current_level(void);
+cbq_code cbq_use_level(const char *name, cbq_status *st);

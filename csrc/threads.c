@@ -1,6 +1,7 @@
 #include "threads.h"
 
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stddef.h>
 
@@ -66,15 +67,21 @@ static void *worker(void *unused) {
     return NULL;
 }
 
-/* Under the lock. Where the system refuses a thread, the pool stays smaller. */
+/* Under the lock. Where the system refuses a thread, the pool stays smaller. Helpers take no signals: those are for the
+   threads of the program, which may have blocked them to wait for them. */
 static void grow_pool(int workers) {
+    sigset_t all, before;
+    if (pool.workers >= workers) return;
     if (!pool.fork_handler) pool.fork_handler = pthread_atfork(before_fork, after_fork_parent, after_fork_child) == 0;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
     while (pool.workers < workers) {
         pthread_t thread;
-        if (pthread_create(&thread, NULL, worker, NULL) != 0) return;
+        if (pthread_create(&thread, NULL, worker, NULL) != 0) break;
         pthread_detach(thread);
         pool.workers++;
     }
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 
 static void enqueue(job *j) {

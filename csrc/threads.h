@@ -16,12 +16,15 @@ typedef void cbq_work_fn(void *context, int64_t begin, int64_t end);
    Where helpers are busy or cannot be started, the caller does more of it; it always ends. */
 void cbq_parallel(int64_t n, int64_t grain, int threads, cbq_work_fn *work, void *context);
 
-/* The threads of a call that names none: cbq_set_num_threads, else CBQUANT_NUM_THREADS, else the cores that the
-   affinity mask and the cgroup quota leave. -1 and a status where the environment variable is no number from 1 up. */
-int cbq_num_threads(cbq_status *st);
+/* The threads of a call that names none: cbq_set_num_threads, else cbq_use_num_threads, else the cores that the affinity
+   mask and the cgroup quota leave. */
+int cbq_num_threads(void);
 
 /* n >= 1, or 0 for the default again. */
 void cbq_set_num_threads(int n);
+
+/* The text of CBQUANT_NUM_THREADS, or NULL for none; a status where it is no number from 1 up. */
+cbq_code cbq_use_num_threads(const char *text, cbq_status *st);
 
 /* Threads that the pool holds now, for tests. */
 int cbq_pool_size(void);

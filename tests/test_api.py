@@ -107,6 +107,15 @@ def test_any_buffer_will_do(kind: str) -> None:
     assert decoded.tolist() == list(range(32))
 
 
+def test_strided_records_with_gaps() -> None:
+    """A copy of such an array field by field would leave the bytes between the fields as they were."""
+    blocks = np.frombuffer(Q8 * 6, np.uint8)
+    gaps = blocks.view(np.dtype({"names": ["d"], "formats": ["<f2"], "offsets": [0], "itemsize": 34}))
+    for view in (gaps[::2], gaps.reshape(2, 3).T, blocks.view([("d", "<f2"), ("qs", "i1", 32)])[["d"]][::2]):
+        assert (cbquant.dequant(view, "q8_0").reshape(-1, 32) == np.arange(32)).all()
+    assert cbquant.dequant(blocks.view([("d", "<f2"), ("qs", "i1", 32)]).view(np.recarray), "q8_0").size == 192
+
+
 def test_memory_mapped_file(tmp_path: Path) -> None:
     file = tmp_path / "blocks"
     file.write_bytes(b"x" + Q8)
@@ -156,6 +165,8 @@ def test_plain_arrays_are_taken_as_they_are() -> None:
         (np.zeros(34, [("a", object)]), "q8_0", TypeError, "buf: expected the bytes of q8_0"),
         (np.zeros(4, ml_dtypes.bfloat16), "f16", TypeError, "got dtype bfloat16"),
         (np.zeros(8, ">f4"), "f32", ValueError, "buf: expected little-endian bytes, got dtype >f4"),
+        (np.zeros(1, [("d", ">f2"), ("q", "i1", 32)]), "q8_0", ValueError, "buf: expected little-endian bytes"),
+        (np.zeros(1, [("a", [("d", ">f2", 1)]), ("q", "i1", 32)]), "q8_0", ValueError, "buf: expected little-endian"),
         (np.zeros(8, ">u2"), "q8_0", ValueError, "buf: expected little-endian bytes, got dtype >u2"),
         ([1, 2, 3], "q8_0", TypeError, "buf: expected bytes, a buffer or an array, got list"),
         (None, "q8_0", TypeError, "buf: expected bytes, a buffer or an array, got NoneType"),
@@ -226,6 +237,8 @@ def test_out_must_not_overlap() -> None:
     memory = np.zeros(34 * 4, np.uint8)
     with raises(ValueError, "out: expected memory of its own, it overlaps buf"):
         cbquant.dequant(memory[:34], "q8_0", out=memory[4:132].view(np.float32))
+    with raises(ValueError, "out: expected memory of its own, it overlaps buf"):
+        cbquant.dequant(memory[:68:2], "q8_0", out=memory[4:132].view(np.float32))
     beside = np.zeros(34 + 128, np.uint8)
     cbquant.dequant(beside[:34], "q8_0", out=beside[34:].view(np.float32))
 
@@ -321,6 +334,8 @@ def test_core_checks_its_arguments() -> None:
     source, out = np.frombuffer(Q8, np.uint8), np.empty(32, np.float32)
     with raises(TypeError, "buf: expected a NumPy array, got bytes"):
         _core.dequant(Q8, "q8_0", out)
+    with raises(TypeError, "out: expected an array of numbers, got one of Python objects"):
+        _core.dequant(source, "q8_0", np.empty(16, object))
     with raises(ValueError, "buf: expected a C-contiguous array"):
         _core.dequant(np.zeros(68, np.uint8)[::2], "q8_0", out)
     with raises(ValueError, "out: expected 128 bytes for 1 blocks of q8_0, got 124"):

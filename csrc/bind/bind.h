@@ -20,4 +20,8 @@ PyObject *cbq_raise(const cbq_status *st);
 int cbq_get_view(PyObject *object, const char *name, cbq_view *view);
 int cbq_get_out(PyObject *object, const char *name, cbq_out *out);
 
+/* Applies CBQUANT_ISA and CBQUANT_NUM_THREADS at the first call, and the second at each call that says it needs the number
+   of threads. Every function that needs either calls it first. An error is raised and not remembered. */
+int cbq_use_environment(int needs_threads);
+
 extern PyMethodDef cbq_decode_methods[], cbq_machine_methods[];

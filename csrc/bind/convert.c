@@ -3,7 +3,10 @@
 
 PyObject *cbq_raise(const cbq_status *st) {
     PyObject *type = st->code == CBQ_BAD_TYPE ? PyExc_TypeError : st->code == CBQ_NO_MEMORY ? PyExc_MemoryError : PyExc_ValueError;
-    PyErr_SetString(type, st->text);
+    /* A text may quote what came from outside, and be cut in the middle of a character. */
+    PyObject *text = PyUnicode_DecodeUTF8(st->text, (Py_ssize_t)strlen(st->text), "backslashreplace");
+    if (text) PyErr_SetObject(type, text);
+    Py_XDECREF(text);
     return NULL;
 }
 
@@ -13,6 +16,10 @@ static PyArrayObject *contiguous_array(PyObject *object, const char *name) {
         return NULL;
     }
     PyArrayObject *array = (PyArrayObject *)object;
+    if (PyDataType_REFCHK(PyArray_DESCR(array))) {
+        PyErr_Format(PyExc_TypeError, "%s: expected an array of numbers, got one of Python objects", name);
+        return NULL;
+    }
     if (!PyArray_IS_C_CONTIGUOUS(array)) {
         PyErr_Format(PyExc_ValueError, "%s: expected a C-contiguous array, got a strided one", name);
         return NULL;

@@ -91,7 +91,8 @@ static PyObject *dequant(PyObject *module, PyObject *args, PyObject *kwargs) {
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OsO|sizi", names, &src, &format, &dst, &dtype, &a.threads, &isa, &a.stream)) return NULL;
     if (find_format(format, &a.format) || find_dtype(dtype, &a.dtype) || check_threads(a.threads)) return NULL;
     if (cbq_get_view(src, "buf", &a.blocks) || cbq_get_out(dst, "out", &a.out)) return NULL;
-    a.level = isa ? cbq_find_level(isa, &st) : cbq_current_level(&st);
+    if (cbq_use_environment(a.threads == 0)) return NULL;
+    a.level = isa ? cbq_find_level(isa, &st) : cbq_current_level();
     if (!a.level) return cbq_raise(&st);
     Py_BEGIN_ALLOW_THREADS
     cbq_dequant(&a, &st);
@@ -111,6 +112,7 @@ static PyObject *nonfinite(PyObject *module, PyObject *args) {
     if (!PyArg_ParseTuple(args, "OsO|i", &src, &name, &mask, &threads)) return NULL;
     if (find_format(name, &format) || check_threads(threads)) return NULL;
     if (cbq_get_view(src, "buf", &blocks) || cbq_get_out(mask, "mask", &out)) return NULL;
+    if (cbq_use_environment(threads == 0)) return NULL;
     Py_BEGIN_ALLOW_THREADS
     cbq_nonfinite(format, blocks, out, threads, &st);
     Py_END_ALLOW_THREADS

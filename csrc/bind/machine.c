@@ -19,9 +19,7 @@ static PyObject *isa_levels(PyObject *module, PyObject *unused) {
 
 static PyObject *isa(PyObject *module, PyObject *unused) {
     (void)module; (void)unused;
-    cbq_status st = {CBQ_OK, ""};
-    const cbq_level *level = cbq_current_level(&st);
-    return level ? PyUnicode_FromString(level->name) : cbq_raise(&st);
+    return cbq_use_environment(0) ? NULL : PyUnicode_FromString(cbq_current_level()->name);
 }
 
 static PyObject *x86_features(PyObject *module, PyObject *args) {
@@ -34,9 +32,7 @@ static PyObject *x86_features(PyObject *module, PyObject *args) {
 
 static PyObject *num_threads(PyObject *module, PyObject *unused) {
     (void)module; (void)unused;
-    cbq_status st = {CBQ_OK, ""};
-    int n = cbq_num_threads(&st);
-    return n > 0 ? PyLong_FromLong(n) : cbq_raise(&st);
+    return cbq_use_environment(1) ? NULL : PyLong_FromLong(cbq_num_threads());
 }
 
 static PyObject *set_num_threads(PyObject *module, PyObject *args) {

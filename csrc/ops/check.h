@@ -14,7 +14,4 @@ static inline cbq_code cbq_count_blocks(const cbq_format *f, cbq_view blocks, in
 }
 
 /* The threads of a call: what was asked for, or the default where that is 0. */
-static inline cbq_code cbq_resolve_threads(int asked, int *threads, cbq_status *st) {
-    *threads = asked > 0 ? asked : cbq_num_threads(st);
-    return *threads > 0 ? CBQ_OK : st->code;
-}
+static inline int cbq_resolve_threads(int asked) { return asked > 0 ? asked : cbq_num_threads(); }

@@ -40,9 +40,9 @@ static void mark_range(void *context, int64_t begin, int64_t end) {
 cbq_code cbq_nonfinite(int format, cbq_view blocks, cbq_out mask, int threads, cbq_status *st) {
     const cbq_format *f = &cbq_formats[format];
     int64_t n = 0;
-    if (cbq_count_blocks(f, blocks, &n, st) || cbq_resolve_threads(threads, &threads, st)) return st->code;
+    if (cbq_count_blocks(f, blocks, &n, st)) return st->code;
     if (mask.bytes != n) return cbq_fail(st, CBQ_BAD_VALUE, "mask: expected %lld bytes, got %lld", (long long)n, (long long)mask.bytes);
     task t = {marks[format], blocks.data, mask.data, f->bytes};
-    cbq_parallel(n, 1 << 16, threads, mark_range, &t);
+    cbq_parallel(n, 1 << 16, cbq_resolve_threads(threads), mark_range, &t);
     return CBQ_OK;
 }
