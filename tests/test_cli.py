@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import cbquant
-from cbquant.cli import inspect, main, tensors
+from cbquant.cli import bench, inspect, main, output, tensors
 from tests import gguf_bytes as gb
 from tests.cli_files import BLOCKS, PLAIN, run_error, run_json
 
@@ -89,6 +89,28 @@ def test_inspect_short_values(value, text):
     assert inspect._short(value) == text
 
 
+def test_a_long_name_is_cut_in_the_table_and_whole_in_json(tmp_path, capsys):
+    long = "x" * 5000
+    path = tmp_path / "long.gguf"
+    path.write_bytes(gb.gguf([], [gb.info(long, [1], gb.F32, 0), gb.info("short", [1], gb.F32, 32)], bytes(36)))
+    assert main(["inspect", str(path)]) == 0
+    out = capsys.readouterr().out
+    assert max(map(len, out.splitlines()[1:])) < 200
+    assert f"\n{'x' * 79}…  1 " in out
+    assert [t["name"] for t in run_json(capsys, "inspect", path)["tensors"]] == [long, "short"]
+
+
+@pytest.mark.parametrize(("size", "shown"), [(80, "a" * 80), (81, "a" * 79 + "…")])
+def test_a_cell_is_cut_at_the_width_of_its_column(size, shown, capsys):
+    output.print_table([output.Column("name")], [["a" * size]])
+    assert capsys.readouterr().out.splitlines()[2] == shown
+
+
+def test_a_cell_is_cut_after_its_escapes(capsys):
+    output.print_table([output.Column("name", width=10)], [["a" * 8 + "\n"], ["\n" * 6], ["a" * 9 + "\n"]])
+    assert capsys.readouterr().out.splitlines()[2:] == [r"aaaaaaaa\n", r"\n\n\n\n\…", "aaaaaaaaa…"]
+
+
 # --- validate ----------------------------------------------------------------------------------------------
 
 
@@ -154,6 +176,18 @@ def test_bench_measures_the_formats_asked_for(capsys):
 def test_bench_takes_all_block_formats_by_default(capsys):
     names = [r["format"] for r in run_json(capsys, "bench", "--mib", "1", "--threads", "1")["results"]]
     assert names == [f.name for f in cbquant.formats() if f.kind != "plain"]
+
+
+@pytest.mark.parametrize(("mib", "threads", "used"), [(1, 512, 1), (3, 4, 3), (4, 2, 2)])
+def test_bench_fills_with_parts_that_are_worth_a_thread(capsys, monkeypatch, mib, threads, used):
+    asked = []
+    monkeypatch.setattr(bench, "_fill_seconds", lambda out, threads: asked.append(threads) or 0.5)
+    argv = ["bench", "--formats", "q8_0", "--mib", str(mib), "--threads", str(threads)]
+    report = run_json(capsys, *argv)
+    assert (report["threads"], report["fill_threads"], asked) == (threads, used, [used])
+    assert main(argv) == 0
+    header = capsys.readouterr().out.splitlines()[0]
+    assert header.endswith(f"GB/s with {used} of the threads" if used != threads else "GB/s")
 
 
 def test_info_and_formats_print_what_the_library_says(capsys):

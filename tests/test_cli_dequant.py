@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import zipfile
 from pathlib import Path
 
@@ -152,6 +153,66 @@ def test_dequant_names_cannot_leave_the_folder(hostile, capsys):
 def test_keys_of_ordinary_names_are_the_names():
     for name in ("blk.0.attn_q.weight", "token-embd_1+2", "Grüße"):
         assert writers.key(name) == name
+
+
+@pytest.mark.parametrize("names", [("a", "a.npy"), ("a.npy", "a"), ("a.npy.npy", "a.npy", ".npy", "a%2Enpy")])
+def test_a_name_that_ends_in_npy_is_found_under_its_key(tmp_path, capsys, names):
+    path = tmp_path / "npy.gguf"
+    infos = [gb.info(name, [1], gb.F32, 32 * number) for number, name in enumerate(names)]
+    data = b"".join(np.float32(number).tobytes().ljust(32, b"\0") for number in range(len(names)))
+    path.write_bytes(gb.gguf([], infos, data))
+    report = run_json(capsys, "dequant", path, "-o", tmp_path / "out.npz")
+    with np.load(tmp_path / "out.npz") as archive:
+        assert [archive[t["key"]].item() for t in report["tensors"]] == list(range(len(names)))
+
+
+def write_named(path, *names):
+    path.write_bytes(gb.gguf([], [gb.info(name, [1], gb.F32, 32 * i) for i, name in enumerate(names)], bytes(64)))
+    return path
+
+
+@pytest.mark.parametrize(("name", "size"), [("n" * 252, 256), ("ü" * 126, 256), ("/" * 84, 256)])
+def test_dequant_finds_names_too_long_before_it_writes(tmp_path, capsys, name, size):
+    path, out = write_named(tmp_path / "long.gguf", "first", name), tmp_path / "out"
+    text = f"the file of tensor {name!r} would have a name of {size} bytes, at most 255 are possible"
+    assert run_error(capsys, "dequant", path, "-o", out) == text
+    assert not out.exists()
+    report = run_json(capsys, "dequant", path, "-o", tmp_path / "out.npz")
+    assert [t["name"] for t in report["tensors"]] == ["first", name]
+    fits = write_named(tmp_path / "fits.gguf", "first", "n" * 251)
+    assert main(["dequant", str(fits), "-o", str(out)]) == 0
+
+
+def test_dequant_finds_names_too_long_for_an_archive(tmp_path, capsys):
+    path, out = write_named(tmp_path / "long.gguf", "n" * 65_532), tmp_path / "out.npz"
+    assert "would have a name of 65,536 bytes, at most 65,535" in run_error(capsys, "dequant", path, "-o", out)
+    assert list(tmp_path.iterdir()) == [path]
+    write_named(path, "n" * 65_531)
+    assert main(["dequant", str(path), "-o", str(out)]) == 0
+
+
+def test_dequant_names_the_output_that_is_too_long_or_a_folder(model, tmp_path, capsys):
+    long = tmp_path / ("x" * 252 + ".npy")
+    assert run_error(capsys, "dequant", model, "k", "-o", long).startswith(f"{long} would have a name of 256 bytes")
+    for name in ("folder.npy", "folder.npz", "out/k.npy"):
+        (tmp_path / name).mkdir(parents=True)
+        output = tmp_path / name if name.startswith("folder") else tmp_path / "out"
+        for force in ([], ["--force"]):
+            error = run_error(capsys, "dequant", model, "k", "-o", output, *force)
+            assert error == f"{tmp_path / name}: is a folder, expected a file or nothing"
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == [model]
+
+
+def test_dequant_raw_takes_regular_files_alone(tmp_path, capsys):
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    keep = os.open(fifo, os.O_RDWR)  # without a writer, to open the pipe would be to wait
+    try:
+        for path in (fifo, "/dev/zero", tmp_path):
+            error = run_error(capsys, "dequant", "--raw", path, "--format", "q8_0", "-o", tmp_path / "out.npy")
+            assert error.startswith(f"{path}: expected a regular file")
+    finally:
+        os.close(keep)
 
 
 def test_dequant_refuses_unknown_types_unless_told_to_skip(strange, tmp_path, capsys):

@@ -1,13 +1,12 @@
-"""The command line: bad usage, terminals with rich and without it, and what only a process can show."""
+"""The command line: bad usage, terminals with rich and without it."""
 
 from __future__ import annotations
 
 import json
 import os
 import signal
-import subprocess
 import sys
-import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -15,10 +14,7 @@ import pytest
 
 import cbquant
 from cbquant.cli import main, output, progress
-from tests import gguf_bytes as gb
 from tests.cli_files import run_error, run_json
-
-ROOT = Path(__file__).resolve().parent.parent
 
 
 @pytest.fixture(params=["rich", "plain"])
@@ -65,7 +61,8 @@ def block_rich(monkeypatch):
         (["dequant", "-o", "{folder}/x", "--raw", "y"], "--raw needs --format"),
         (["dequant", "-o", "x", "--raw", "y", "--format", "q4_0", "--shape", "2,a"], "with commas between"),
         (["bench", "--mib", "-1"], "expected a whole number from 1 up"),
-        (["bench", "--formats", "q4_9"], "unknown format 'q4_9'; did you mean q4_"),
+        (["bench", "--formats", "q4_0,q4_9"], "argument --formats: unknown format 'q4_9'; did you mean q4_"),
+        (["dequant", "-o", "x", "--raw", "y", "--format", "q9"], "argument --format: unknown format 'q9'"),
     ],
 )
 def test_bad_usage_is_one_line(model, tmp_path, capsys, argv, text):
@@ -76,13 +73,6 @@ def test_bad_usage_is_one_line(model, tmp_path, capsys, argv, text):
     assert not (tmp_path / "x").exists()
 
 
-def test_an_impossible_environment_is_an_error(capsys, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "80")
-    done = run_process("info", env={"CBQUANT_ISA": "mmx"})
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith("cbquant: error: CBQUANT_ISA")
-
-
 def test_errors_stay_in_one_line_whatever_the_name(tmp_path, capsys):
     assert r"none\n\x1b" in run_error(capsys, "inspect", tmp_path / "none\n\x1b[31m")
 
@@ -90,6 +80,39 @@ def test_errors_stay_in_one_line_whatever_the_name(tmp_path, capsys):
 def test_memory_that_is_not_there_is_an_error(capsys, monkeypatch):
     monkeypatch.setattr(cbquant, "formats", lambda: (_ for _ in ()).throw(MemoryError("no 8 TiB")))
     assert run_error(capsys, "formats") == "out of memory: no 8 TiB"
+
+
+def test_a_defect_is_not_a_finding(capsys, monkeypatch):
+    monkeypatch.setattr(cbquant, "formats", lambda: {}["defect"])
+    assert main(["formats"]) == os.EX_SOFTWARE != 1
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.startswith("Traceback")
+    assert captured.err.endswith("KeyError: 'defect'\n")
+
+
+def test_the_second_name_of_a_failed_renaming_is_told(capsys, monkeypatch):
+    error = FileExistsError(17, "File exists", "a.part", None, "a.npy")
+    monkeypatch.setattr(cbquant, "formats", lambda: (_ for _ in ()).throw(error))
+    assert run_error(capsys, "formats") == "a.npy: File exists"
+
+
+@pytest.mark.parametrize("before", [signal.SIG_DFL, signal.SIG_IGN, lambda number, frame: None])
+def test_the_handler_of_sigterm_is_restored(capsys, monkeypatch, before):
+    handlers = []
+    monkeypatch.setattr(cbquant, "formats", lambda: handlers.append(signal.getsignal(signal.SIGTERM)) or [])
+    kept = signal.signal(signal.SIGTERM, before)
+    try:
+        assert main(["formats"]) == 0
+        assert signal.getsignal(signal.SIGTERM) == before
+    finally:
+        signal.signal(signal.SIGTERM, kept)
+    assert (handlers == [before]) == (before != signal.SIG_DFL)
+
+
+def test_commands_run_in_other_threads_too(capsys):
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(main, ["info"]).result() == 0
 
 
 @pytest.mark.parametrize("argv", [["--help"], ["--version"], ["dequant", "--help"], ["bench", "--help"]])
@@ -155,65 +178,3 @@ def test_json_of_odd_values(capsys):
         "d": [True, None],
         "e": 2**64,
     }
-
-
-# --- processes ---------------------------------------------------------------------------------------------
-
-
-def command(*argv):
-    return [sys.executable, "-X", "dev", "-W", "error", "-m", "cbquant", *map(str, argv)]
-
-
-def environment(env):
-    path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
-    return {**os.environ, "PYTHONPATH": path, **(env or {})}
-
-
-def run_process(*argv, env=None):
-    return subprocess.run(command(*argv), env=environment(env), capture_output=True, text=True, check=False)
-
-
-def test_process_prints_json_and_exits_with_0(model):
-    done = run_process("inspect", model, "--json")
-    assert (done.returncode, done.stderr) == (0, "")
-    assert len(json.loads(done.stdout)["tensors"]) == 9
-
-
-def test_process_exits_with_1_and_2(damaged):
-    assert run_process("validate", damaged).returncode == 1
-    done = run_process("inspect", damaged.with_name("none"))
-    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
-
-
-def test_process_writes_names_to_a_stream_that_is_ascii(tmp_path):
-    path = tmp_path / "names.gguf"
-    path.write_bytes(gb.gguf([], [gb.info("Grüße", [1], gb.F32, 0)], bytes(4)))
-    done = run_process("inspect", path, env={"PYTHONIOENCODING": "ascii"})
-    assert done.returncode == 0
-    assert r"Gr\xfc\xdfe" in done.stdout
-
-
-def test_process_is_quiet_when_its_reader_goes_away():
-    with subprocess.Popen(
-        command("formats", "--json"), env=environment(None), stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    ) as process:
-        process.stdout.close()
-        assert process.stderr.read() == b""
-    assert process.returncode == 141
-
-
-def test_process_is_quiet_when_interrupted():
-    code = "import sys; from cbquant.cli import main; print('ready', flush=True); sys.exit(main(sys.argv[1:]))"
-    argv = ["bench", "--formats", *["q4_0"] * 100_000, "--mib", "1"]
-    with subprocess.Popen(
-        [sys.executable, "-X", "dev", "-W", "error", "-c", code, *argv],
-        env=environment(None),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as process:
-        assert process.stdout.readline() == "ready\n"
-        time.sleep(0.5)  # until it measures: the arguments are many
-        process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=60)
-    assert (process.returncode, out, err) == (130, "", "cbquant: interrupted\n")

@@ -4,14 +4,14 @@ A command's module has a docstring (its ``--help``), ``configure(parser)``, whic
 ``run(args)``, which returns the exit code. Results go to stdout, everything else to stderr.
 
 Exit codes: 0 all well, 1 a finding (``validate`` met damaged blocks), 2 wrong usage or bad input, told in one
-line on stderr, 130 interrupted, 141 the reader of stdout went away.
+line on stderr, 70 a defect of the program, 130 interrupted, 141 the reader of stdout went away, 143 terminated.
 """
 
 from __future__ import annotations
 
-import contextlib
 import os
 import sys
+import traceback
 from collections.abc import Sequence
 from inspect import cleandoc
 from types import ModuleType
@@ -19,6 +19,7 @@ from types import ModuleType
 from cbquant.cli import bench, dequant, formats, info, inspect, validate
 from cbquant.cli.arguments import CommandError, Parser, add_json
 from cbquant.cli.output import printable
+from cbquant.cli.process import Terminated, discard, streams, terminable
 
 _COMMANDS: tuple[ModuleType, ...] = (inspect, dequant, validate, bench, info, formats)
 
@@ -63,41 +64,56 @@ def main(argv: Sequence[str] | None = None) -> int:
     }
     0
     """
-    try:
-        args, rest = _parser().parse_known_args(argv)
-        # argparse ends a list of names at the first option: names behind the option come back as unknown.
-        if rest and (any(word.startswith("-") for word in rest) or not hasattr(args, "names")):
-            raise CommandError(f"unrecognized arguments: {' '.join(rest)}")
-        if rest:
-            args.names += rest
-        code: int = args.run(args)
-        sys.stdout.flush()
-    except BrokenPipeError:
-        _discard_stdout()
-        return 141
-    except KeyboardInterrupt:
-        return _fail("interrupted", 130)
-    except (CommandError, OSError, ValueError, MemoryError) as error:
-        return _fail(f"error: {_describe(error)}", 2)
+    with streams():
+        try:
+            with terminable():
+                code = _run(argv)
+                sys.stdout.flush()
+            return code
+        except BrokenPipeError:
+            discard(sys.stdout)
+            discard(sys.stderr)
+            return 141
+        except KeyboardInterrupt:
+            return _fail("interrupted", 130)
+        except Terminated:
+            return _fail("terminated", 143)
+        except (CommandError, OSError, ValueError, MemoryError) as error:
+            return _fail(f"error: {_describe(error)}", 2)
+        except Exception:
+            # A defect. Python's own exit code for it, 1, would read as a finding.
+            return _report(traceback.format_exc(), os.EX_SOFTWARE)
+
+
+def _run(argv: Sequence[str] | None) -> int:
+    args, rest = _parser().parse_known_args(argv)
+    # argparse ends a list of names at the first option: names behind the option come back as unknown.
+    if rest and (any(word.startswith("-") for word in rest) or not hasattr(args, "names")):
+        raise CommandError(f"unrecognized arguments: {' '.join(rest)}")
+    if rest:
+        args.names += rest
+    code: int = args.run(args)
     return code
 
 
 def _fail(text: str, code: int) -> int:
-    print(f"cbquant: {printable(text, sys.stderr)}", file=sys.stderr)
+    return _report(f"cbquant: {printable(text, sys.stderr)}\n", code)
+
+
+def _report(text: str, code: int) -> int:
+    try:
+        sys.stderr.write(text)
+        sys.stderr.flush()
+    except OSError:  # no one can be told: the exit code has to do
+        discard(sys.stderr)
     return code
 
 
 def _describe(error: BaseException) -> str:
     if isinstance(error, OSError) and error.filename is not None and error.strerror:
-        return f"{os.fsdecode(error.filename)}: {error.strerror}"
+        # Of the two names of a renaming the second is the one that the user gave.
+        name = error.filename if error.filename2 is None else error.filename2
+        return f"{os.fsdecode(name)}: {error.strerror}"
     if isinstance(error, MemoryError):
         return f"out of memory: {error}" if str(error) else "out of memory"
     return str(error)
-
-
-def _discard_stdout() -> None:
-    """Let what is still buffered go nowhere, so that the interpreter's last flush does not fail again."""
-    with contextlib.suppress(OSError):
-        null = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(null, sys.stdout.fileno())
-        os.close(null)

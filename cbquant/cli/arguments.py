@@ -6,7 +6,8 @@ import argparse
 import re
 from typing import Any, NoReturn
 
-from cbquant import _api
+from cbquant import _api, _formats
+from cbquant._formats import Format
 
 
 class CommandError(Exception):
@@ -50,6 +51,28 @@ def thread_count(text: str) -> int:
         return _api._threads(positive(text))
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def block_format(text: str) -> Format:
+    """The format of that name.
+
+    >>> block_format("Q8_0").name
+    'q8_0'
+    """
+    try:
+        return _formats.get(text)
+    except ValueError as error:
+        # The option's name stands before the message, in place of the library's argument.
+        raise argparse.ArgumentTypeError(str(error).removeprefix("fmt: ")) from None
+
+
+def block_formats(text: str) -> list[Format]:
+    """The formats of names with commas between them.
+
+    >>> [fmt.name for fmt in block_formats("q8_0,f16")]
+    ['q8_0', 'f16']
+    """
+    return [block_format(name) for name in text.split(",")]
 
 
 def positive(text: str) -> int:

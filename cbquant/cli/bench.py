@@ -2,7 +2,8 @@
 
 Random blocks are decoded to float32, again and again into the same memory; the
 median of several runs counts. The fill (memset, with as many threads) is
-measured in the same way, on the same memory. Nothing else should be running.
+measured in the same way, on the same memory; threads that would have less than
+1 MiB to fill are left out. Nothing else should be running.
 """
 
 from __future__ import annotations
@@ -19,13 +20,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 import cbquant
-from cbquant import _formats
 from cbquant._formats import Format
-from cbquant.cli.arguments import add_threads, positive
+from cbquant.cli.arguments import add_threads, block_formats, positive
 from cbquant.cli.output import Column, print_json, print_table
 from cbquant.cli.progress import progress
 
 _RUNS = 9
+
+#: Handing less than this (bytes) to a thread of Python's takes longer than to fill it.
+_FILL_PART = 1 << 20
 
 _COLUMNS = (
     Column("format"),
@@ -38,25 +41,33 @@ _COLUMNS = (
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
-    parser.add_argument("--formats", nargs="+", metavar="NAME", help="formats, by name (default: all block formats)")
+    parser.add_argument(
+        "--formats",
+        nargs="+",
+        type=block_formats,
+        metavar="NAME",
+        help="formats, by name (default: all block formats)",
+    )
     parser.add_argument("--mib", type=positive, default=64, metavar="N", help="MiB of output (default: 64)")
     add_threads(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Measure and print."""
-    names = [name for word in args.formats or [] for name in word.split(",")]
-    chosen = [_formats.get(name) for name in names] or [f for f in cbquant.formats() if f.kind != "plain"]
+    named = [fmt for word in args.formats or [] for fmt in word]
+    chosen = named or [f for f in cbquant.formats() if f.kind != "plain"]
     info = cbquant.info()
     threads = args.threads or info["threads"]
     out = np.zeros((args.mib << 20) // 4, np.float32)
-    fill = out.nbytes / _fill_seconds(out, threads)
+    fill_threads = max(1, min(threads, out.nbytes // _FILL_PART))
+    fill = out.nbytes / _fill_seconds(out, fill_threads)
     results = []
     with progress("measuring", len(chosen)) as advance:
         for fmt in chosen:
             results.append(_measure(fmt, out, threads, fill))
             advance(1, fmt.name)
-    report = {"isa": info["isa"], "threads": threads, "runs": _RUNS, "fill_bytes_per_second": fill}
+    report = {"isa": info["isa"], "threads": threads, "runs": _RUNS}
+    report |= {"fill_bytes_per_second": fill, "fill_threads": fill_threads}
     if args.json:
         print_json({**report, "results": results})
     else:
@@ -76,6 +87,8 @@ def _median_seconds(call: Callable[[], object]) -> float:
 
 def _fill_seconds(out: NDArray[np.float32], threads: int) -> float:
     """memset: the C library's own choice of stores; ctypes lets go of the GIL meanwhile."""
+    if threads == 1:
+        return _median_seconds(lambda: _set(out))
     parts = np.array_split(out, threads)
     with ThreadPoolExecutor(threads) as pool:
         return _median_seconds(lambda: list(pool.map(_set, parts)))
@@ -103,7 +116,10 @@ def _measure(fmt: Format, out: NDArray[np.float32], threads: int, fill: float) -
 
 def _print(report: dict[str, Any], results: list[dict[str, Any]], nbytes: int) -> None:
     how = f"{report['threads']} threads, {report['isa']}, median of {_RUNS} runs"
-    print(f"{nbytes >> 20} MiB of float32, {how}; fill: {report['fill_bytes_per_second'] / 1e9:.1f} GB/s")
+    fill = f"{report['fill_bytes_per_second'] / 1e9:.1f} GB/s"
+    if report["fill_threads"] != report["threads"]:
+        fill += f" with {report['fill_threads']} of the threads"
+    print(f"{nbytes >> 20} MiB of float32, {how}; fill: {fill}")
     rows = [
         (
             r["format"],

@@ -3,8 +3,9 @@
 OUT decides what is written: OUT.npz is one uncompressed archive, OUT.npy one
 array, any other name a folder with a .npy file for each tensor. In the names of
 files and arrays, letters, digits and . _ + - of a tensor's name stay and the
-rest becomes %XX: no name leads out of the folder. A file appears under its name
-when it is whole; one that exists is left alone without --force.
+rest becomes %XX, as does the dot of a .npy at the end: no name leads out of the
+folder. A file appears under its name when it is whole; one that exists is left
+alone without --force.
 
 Tensors are decoded a slice at a time, so they may be larger than memory.
 Integer tensors keep their own type.
@@ -14,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import math
+import stat
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
@@ -25,14 +27,25 @@ from numpy.typing import NDArray
 
 import cbquant
 from cbquant import _api, _formats
-from cbquant.cli.arguments import CommandError, add_threads, shape
+from cbquant.cli.arguments import CommandError, add_threads, block_format, shape
 from cbquant.cli.output import note, print_json, printable
 from cbquant.cli.progress import Advance, progress
 from cbquant.cli.tensors import choose, decode, integer_dtype, raw_bytes, slices
-from cbquant.cli.writers import Array, key, refuse_overwriting, write_npy, write_npz
+from cbquant.cli.writers import (
+    MAX_MEMBER_NAME,
+    Array,
+    check_length,
+    key,
+    refuse_overwriting,
+    write_npy,
+    write_npz,
+)
 from cbquant.files import File, TensorInfo
 from cbquant.files._file import map_file
 from cbquant.tensor import is_unknown
+
+#: Of a name that is too long this many characters are shown.
+_SHOWN_NAME = 300
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -53,7 +66,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--skip-unknown", action="store_true", help="leave out tensors of unknown GGUF types")
     raw = parser.add_argument_group("blocks without a GGUF file around them")
     raw.add_argument("--raw", metavar="BLOCKS", type=Path, help="a file of blocks alone, in place of FILE")
-    raw.add_argument("--format", metavar="NAME", help="their format")
+    raw.add_argument("--format", type=block_format, metavar="NAME", help="their format")
     raw.add_argument("--shape", type=shape, metavar="N,K", help="shape of the array (default: one dimension)")
 
 
@@ -79,7 +92,10 @@ def _check_usage(args: argparse.Namespace) -> None:
 
 
 def _raw_array(args: argparse.Namespace) -> Array:
-    fmt, raw = _formats.get(args.format), map_file(args.raw)
+    # Before it is opened: a pipe's open waits for someone to write to it.
+    if not stat.S_ISREG(args.raw.stat().st_mode):
+        raise CommandError(f"{args.raw}: expected a regular file; a pipe, a device or a folder cannot be mapped")
+    fmt, raw = args.format, map_file(args.raw)
     if raw.size % fmt.bytes:
         size = f"{raw.size} bytes are not a multiple of {fmt.bytes}"
         raise CommandError(f"{args.raw}: {size} (one block of {fmt.name})")
@@ -136,6 +152,7 @@ def _write(arrays: Sequence[Array], args: argparse.Namespace) -> int:
 
 def _paths(output: Path, arrays: Sequence[Array]) -> list[Path]:
     """The file that each array goes to; the folder for them is made."""
+    _check_names(output, arrays)
     if output.suffix not in (".npz", ".npy"):
         output.mkdir(parents=True, exist_ok=True)
         return [output / f"{key(array.name)}.npy" for array in arrays]
@@ -145,6 +162,17 @@ def _paths(output: Path, arrays: Sequence[Array]) -> list[Path]:
     if not output.parent.is_dir():
         raise CommandError(f"{output.parent}: no such folder")
     return [output] * len(arrays)
+
+
+def _check_names(output: Path, arrays: Sequence[Array]) -> None:
+    """Find names that are too long now, not when others are written already."""
+    check_length(output.name, str(output))
+    for array in arrays:
+        member, what = f"{key(array.name)}.npy", f"tensor {array.name[:_SHOWN_NAME]!r}"
+        if output.suffix == ".npz":
+            check_length(member, f"{what} in {output}", MAX_MEMBER_NAME)
+        elif output.suffix != ".npy":
+            check_length(member, f"the file of {what}")
 
 
 def _counted(array: Array, advance: Advance) -> Iterator[NDArray[Any]]:

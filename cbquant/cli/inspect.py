@@ -32,6 +32,9 @@ _COLUMNS = (
 _SHOWN_CHARACTERS = 100
 _SHOWN_ITEMS = 6
 
+#: Room for the value as it is shown, count included; arrays in arrays are cut.
+_VALUE_WIDTH = 300
+
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
@@ -101,7 +104,7 @@ def _report(file: File, tensors: Sequence[TensorInfo], with_metadata: bool) -> d
 def _print(file: File, tensors: Sequence[TensorInfo], with_metadata: bool) -> None:
     if with_metadata:
         pairs = [(name, _short(value)) for name, value in file.metadata.items()]
-        print_table([Column("key"), Column("value")], pairs)
+        print_table([Column("key"), Column("value", width=_VALUE_WIDTH)], pairs)
         print()
 
     def cells(tensors: Sequence[TensorInfo]) -> tuple[str, str]:

@@ -12,10 +12,14 @@ import numpy as np
 
 
 class Column(NamedTuple):
-    """A column of a table: its title, and whether its cells stand at the right edge (numbers)."""
+    """A column of a table: its title, whether its cells stand at the right edge (numbers), where they are cut.
+
+    Every row is as wide as the longest cell, and a name in a file may have any length.
+    """
 
     title: str
     right: bool = False
+    width: int = 80
 
 
 def printable(text: str, stream: TextIO | None = None) -> str:
@@ -54,7 +58,7 @@ def _plain(value: Any) -> Any:
 
 
 def print_table(columns: Sequence[Column], rows: Iterable[Sequence[str]], total: Sequence[str] | None = None) -> None:
-    """Print rows of text under the columns' titles, and `total` below a line.
+    """Print rows of text under the columns' titles, and `total` below a line; cells too long end in an ellipsis.
 
     >>> columns = [Column("name"), Column("bytes", right=True)]
     >>> print_table(columns, [["a", "18"], ["long", "5"]], ["sum", "23"])
@@ -65,10 +69,22 @@ def print_table(columns: Sequence[Column], rows: Iterable[Sequence[str]], total:
     ----  -----
     sum      23
     """
-    body = [[printable(cell) for cell in row] for row in rows]
-    last = [printable(cell) for cell in total] if total else None
+    body = [_cells(columns, row) for row in rows]
+    last = _cells(columns, total) if total else None
     if not (is_terminal(sys.stdout) and _print_rich(columns, body, last)):
         _print_plain(columns, body, last)
+
+
+def _cells(columns: Sequence[Column], row: Sequence[str]) -> list[str]:
+    return [_cut(cell, column.width) for cell, column in zip(row, columns, strict=True)]
+
+
+def _cut(text: str, width: int) -> str:
+    shown = printable(text[: width + 1])  # escapes only lengthen it: what does not fit still does not
+    if len(shown) <= width:
+        return shown
+    ellipsis = "…" if printable("…") == "…" else "..."
+    return shown[: width - len(ellipsis)] + ellipsis
 
 
 def is_terminal(stream: TextIO) -> bool:

@@ -27,7 +27,7 @@ _COLUMNS = (
     Column("format"),
     Column("blocks", right=True),
     Column("bad", right=True),
-    Column("first of them"),
+    Column("first of them", width=_LISTED * len("9223372036854775807, ") + len("...")),
 )
 
 

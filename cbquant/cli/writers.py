@@ -20,6 +20,12 @@ from numpy.typing import NDArray
 
 from cbquant.cli.arguments import CommandError
 
+#: Bytes of a file's name on the usual file systems (NAME_MAX); that of a file half written is far shorter.
+MAX_FILE_NAME = 255
+
+#: Bytes of a name in a zip archive: its length has 16 bits (https://pkware.cachefly.net/webdocs/casestudies/APPNOTE.TXT).
+MAX_MEMBER_NAME = 0xFFFF
+
 
 class Array(NamedTuple):
     """An array to write.
@@ -44,17 +50,28 @@ class Array(NamedTuple):
 def key(name: str) -> str:
     """A tensor's name as one path component, whatever the name holds: the name of its file less ``.npy``.
 
-    Letters, digits and ``. _ + -`` stay, every other byte becomes ``%XX``: two names never meet in one file.
+    Letters, digits and ``. _ + -`` stay, every other byte becomes ``%XX``: two names never meet in one file. The
+    dot of a ``.npy`` at the end does too: ``numpy.load(path)["a.npy"]`` is the array "a" where there is one.
 
-    >>> key("blk.0.attn_q.weight"), key("../etc/passwd")
-    ('blk.0.attn_q.weight', '..%2Fetc%2Fpasswd')
+    >>> key("blk.0.attn_q.weight"), key("../etc/passwd"), key("a.npy")
+    ('blk.0.attn_q.weight', '..%2Fetc%2Fpasswd', 'a%2Enpy')
     """
-    return re.sub(r"[^\w.+-]", lambda match: quote(match[0], safe="", errors="surrogateescape"), name)
+    escaped = re.sub(r"[^\w.+-]", lambda match: quote(match[0], safe="", errors="surrogateescape"), name)
+    return re.sub(r"\.npy\Z", "%2Enpy", escaped)
+
+
+def check_length(name: str, what: str, limit: int = MAX_FILE_NAME) -> None:
+    """Raise CommandError where `name` has more than `limit` bytes; `what` says in the error what it names."""
+    size = len(name.encode("utf-8", "surrogateescape"))
+    if size > limit:
+        raise CommandError(f"{what} would have a name of {size:,} bytes, at most {limit:,} are possible")
 
 
 def refuse_overwriting(paths: Iterable[Path], force: bool) -> None:
-    """Raise CommandError where one of `paths` exists, unless `force` is given."""
+    """Raise CommandError where one of `paths` is a folder, or exists and `force` is not given."""
     for path in paths:
+        if os.path.isdir(path) and not os.path.islink(path):
+            raise CommandError(f"{path}: is a folder, expected a file or nothing")
         if not force and os.path.lexists(path):
             raise CommandError(f"{path}: exists already (--force overwrites)")
 
