@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from cbquant import _api, _formats
-from cbquant._buffer import as_bytes
+from cbquant._buffer import PLAIN_DTYPES, as_bytes
 
 _UNKNOWN = "unknown_"
 
@@ -25,6 +25,15 @@ def unknown_name(tag: int) -> str:
 def is_unknown(fmt: str) -> bool:
     """Whether `fmt` is a name that `unknown_name` made."""
     return fmt.startswith(_UNKNOWN)
+
+
+def plain_view(raw: NDArray[Any], fmt: str, shape: tuple[int, ...]) -> NDArray[Any] | None:
+    """The bytes of a plain format as an ndarray of its own dtype, not copied; None where NumPy has no such dtype."""
+    name = PLAIN_DTYPES.get(fmt, "bfloat16")
+    if name == "bfloat16":  # NumPy has none of its own
+        return None
+    array: NDArray[Any] = raw.view(np.dtype(name).newbyteorder("<")).reshape(shape)
+    return array
 
 
 class QuantTensor:
@@ -208,17 +217,29 @@ class QuantTensor:
             raise TypeError("a QuantTensor without dimensions has no length")
         return self._shape[0]
 
+    def __bool__(self) -> bool:
+        """Always true, whatever the values and the shape: ``if tensor`` asks whether there is one."""
+        return True
+
     def __iter__(self) -> Iterator[QuantTensor]:
         if self.ndim < 2:
             raise TypeError(f"a {self.ndim}-D QuantTensor cannot be iterated over: use dequant()")
         return (self[i] for i in range(len(self)))
 
     def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[Any]:
-        """The decoded values, for ``np.asarray``. Decoding makes a new array: ``copy=False`` is an error."""
+        """The decoded values, for ``np.asarray``. Decoding makes a new array: ``copy=False`` is an error.
+
+        Without a dtype they are float32, whatever the format. With one, numbers of a plain format are cast from
+        their own type (i64 to int64 loses nothing), those of bf16 and block formats from float32 or float16.
+        """
         if copy is False:
             raise ValueError("copy=False: decoding a QuantTensor always makes a new array")
         if dtype is None:
             return self.dequant()
+        own = plain_view(self._raw, self._format, self._shape)
+        if own is not None:
+            with np.errstate(over="ignore"):  # to infinity, in silence as the decoder does
+                return own.astype(dtype)
         # float16 comes straight from the decoder; the others are its float32, cast.
         direct = np.dtype(dtype) == np.float16
         return self.dequant("float16" if direct else "float32").astype(dtype, copy=False)

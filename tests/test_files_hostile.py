@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import copy
+import io
+import os
+import pickle
+import signal
 import struct
+import sys
 import time
 import tracemalloc
 
@@ -54,6 +60,25 @@ HOSTILE = {
         "metadata 'k': expected",
     ),
     "huge array of arrays": (entry(gb.ARRAY, gb.array(gb.ARRAY, [], HUGE)), "metadata 'k': expected"),
+    "more arrays in an array than fit": (
+        entry(gb.ARRAY, gb.array(gb.ARRAY, [gb.array(gb.UINT8, [])] * 9, 10)),
+        "metadata 'k': expected 120 more bytes, the file has 111",
+    ),
+    "long key": (gb.gguf([gb.pair("k" * 65536, gb.UINT8, b"\0")]), "key 0: expected at most 65535 bytes, got 65536"),
+    "long name": (gb.gguf([], [gb.info("w" * 65536, [0], gb.F32, 0)]), "tensor 0: expected at most 65535 bytes"),
+    "trouble under a long key": (gb.gguf([gb.pair("k" * 65535, 13, b"\0")]), f"metadata '{'k' * 99}…': value type 13"),
+    "trouble under a long name": (
+        gb.gguf([], [gb.info("w" * 65535, [1] * 5, gb.F32, 0)]),
+        f"tensor '{'w' * 99}…': 5 dimensions",
+    ),
+    "long alignment": (
+        entry(gb.STRING, gb.string("3" * 2**19), "general.alignment"),
+        "general.alignment: expected a uint32, got string",
+    ),
+    "dimension that wraps of an unknown type": (
+        one([2**64 - 1], gb.UNKNOWN),
+        "tensor 'w': shape: .* is larger than any array",
+    ),
     "deep array": (entry(gb.ARRAY, nested(9)), "nested deeper than 8"),
     "unknown value type": (entry(13, b"\0"), "metadata 'k': value type 13"),
     "unknown element type": (entry(gb.ARRAY, gb.array(77, [])), "metadata 'k': array of value type 77"),
@@ -73,6 +98,10 @@ HOSTILE = {
     "data past the end": (one([17]), "tensor 'w': its 68 bytes at .* end past the file"),
     "offset past the end": (one([1], offset=64), "tensor 'w': its 4 bytes at .* end past the file"),
     "largest offset": (one([1], offset=2**64 - 1), "tensor 'w': its 4 bytes at .* end past the file"),
+    "unknown before a tensor past the end": (
+        gb.gguf([], [gb.info("u", [1], gb.UNKNOWN, 0), gb.info("w", [1], gb.F32, 2**63)], bytes(64)),
+        "tensor 'u': its .* bytes at .* end past",
+    ),
     "unknown past the end": (one([1], gb.UNKNOWN, 2**64 - 32), "tensor 'w': its 0 bytes at .* end past"),
     "row of half a block": (
         one([128, 2], 12),
@@ -173,6 +202,132 @@ def test_open_accepts_what_is_odd_but_sound(tmp_path):
     assert len(cbquant.open(path)) == 0  # no tensors: nothing lies past the end
     path.write_bytes(gb.gguf([gb.pair("deep", gb.ARRAY, nested(8))], version=2))
     assert cbquant.open(path).metadata["deep"][0][0][0][0][0][0][0].tolist() == [1]
+
+
+class _Hung(Exception):
+    pass
+
+
+@pytest.fixture
+def no_hang():
+    """Turns a call that blocks into an error after some seconds."""
+
+    def stop(*_: object) -> None:
+        raise _Hung
+
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.alarm(20)
+    yield
+    signal.alarm(0)
+    signal.signal(signal.SIGALRM, before)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="Windows has no FIFOs")
+@pytest.mark.parametrize("has_writer", [False, True])
+def test_open_refuses_fifos(tmp_path, no_hang, has_writer):
+    shard, fifo = tmp_path / "m-00001-of-00002.gguf", tmp_path / "m-00002-of-00002.gguf"
+    shard.write_bytes(gb.sample())
+    os.mkfifo(fifo)
+    writer = os.open(fifo, os.O_RDWR) if has_writer else None
+    try:
+        for path in (fifo, shard):
+            with pytest.raises(OSError, match=r"expected a regular file: .*m-00002-of-00002\.gguf"):
+                cbquant.open(path)
+    finally:
+        if writer is not None:
+            os.close(writer)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="Windows has other devices")
+def test_open_refuses_devices():
+    with pytest.raises(OSError, match="expected a regular file: '/dev/zero'"):
+        cbquant.open("/dev/zero")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="counts open descriptors in /proc")
+def test_open_opens_a_file_once_and_leaves_no_descriptor(tmp_path, monkeypatch):
+    path = tmp_path / "sample.gguf"
+    path.write_bytes(gb.sample())
+    opened, real_open = [], os.open
+
+    def counting_open(*arguments: object) -> int:
+        opened.append(arguments[0])
+        return real_open(*arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "open", counting_open)
+        patch.setattr(io, "open", None)  # what pathlib opens with
+        file = cbquant.open(path)
+    assert opened == [path]
+    assert len(file) == 7
+    before = len(os.listdir("/proc/self/fd"))
+    for content in (b"", b"PK"):
+        path.write_bytes(content)
+        with pytest.raises(ValueError, match="expected a file that begins with"):
+            cbquant.open(path)
+    with pytest.raises(IsADirectoryError):
+        cbquant.open(tmp_path)
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs sparse files: this one claims 1 GiB")
+@pytest.mark.parametrize(
+    "head",
+    [
+        b"GGUF" + gb.u32(3) + gb.u64(0) + gb.u64(1) + gb.u64(2**30),
+        b"GGUF" + gb.u32(3) + gb.u64(1) + gb.u64(0) + gb.u64(2**30),
+        b"GGUF" + gb.u32(3) + gb.u64(0) + gb.u64(1) + gb.pair("k", gb.ARRAY, gb.array(gb.ARRAY, [], 2**62)),
+    ],
+    ids=["key", "name", "arrays"],
+)
+def test_open_refuses_sparse_files_promptly(tmp_path, no_hang, head):
+    path = tmp_path / "sparse.gguf"
+    path.write_bytes(head)
+    os.truncate(path, len(head) + 2**30)
+    begin = time.perf_counter()
+    with pytest.raises(GGUFError, match=r"expected (at most 65535|\d+ more) bytes"):
+        cbquant.open(path)
+    assert time.perf_counter() - begin < 1
+
+
+def test_long_names_are_cut_where_they_are_shown(tmp_path):
+    path = tmp_path / "long.gguf"
+    key, name = "k" * 65535, "w" * 65535
+    path.write_bytes(gb.gguf([gb.pair(key, gb.STRING, gb.string("☃" * 9999))], [gb.info(name, [1], 0, 0)], bytes(4)))
+    file = cbquant.open(path)
+    assert file.metadata[key] == "☃" * 9999
+    assert file[name].shape == (1,)
+    assert repr(file.metadata) == f"Metadata({{\n  '{'k' * 99}…': '{'☃' * 99}…',\n}})"
+    for text in (repr(file), file._repr_html_()):
+        assert "w" * 99 + "…" in text
+        assert len(text) < 2000
+
+
+def test_empty_tensors_need_no_data(tmp_path):
+    path = tmp_path / "empty.gguf"
+    for offset in (0, 2**64 - 1):
+        infos = [gb.info("w", [0], gb.F32, offset), gb.info("u", [0, 3], gb.UNKNOWN, offset)]
+        path.write_bytes(gb.gguf([], infos, alignment=1))
+        assert path.stat().st_size % 32  # not padded
+        file = cbquant.open(path)
+        assert file["w"].shape == (0,)
+        assert file["u"].shape == (3, 0)
+        assert file["u"].nbytes == file.infos["w"].nbytes == file.infos["u"].nbytes == 0
+        use_everything(file)
+
+
+def test_metadata_can_be_copied_and_pickled(tmp_path):
+    path = tmp_path / "sample.gguf"
+    path.write_bytes(gb.sample() + bytes(2**20))
+    metadata = cbquant.open(path).metadata
+    assert len(pickle.dumps(metadata)) < 2**12
+    for other in (copy.deepcopy(metadata), copy.copy(metadata), pickle.loads(pickle.dumps(metadata))):
+        assert list(other) == list(metadata)
+        assert repr(other) == repr(metadata)
+        assert [other.type_of(key) for key in other] == [metadata.type_of(key) for key in metadata]
+        assert (other["text"], other["texts"], other["u64"]) == ("Grüße", ["a", "", "ab"], 2**64 - 1)
+        assert other["i16s"].tolist() == [-1, 0, 1]
+        assert not other["i16s"].flags.writeable
 
 
 def use_everything(file: cbquant.files.File) -> None:

@@ -252,6 +252,42 @@ def test_array_of_float16_overflows_silently():
     assert np.isposinf(np.asarray(QuantTensor(block, "q8_0", 32), np.float16)).all()
 
 
+EXACT = {
+    "i8": np.array([-128, 127], "<i1"),
+    "i16": np.array([-32768, 32767], "<i2"),
+    "i32": np.array([2**31 - 1, 2**24 + 1], "<i4"),
+    "i64": np.array([2**63 - 1, -(2**53) - 1], "<i8"),
+    "f16": np.array([65504, 2**-24], "<f2"),
+    "f32": np.array([3.4e38, 1e-45], "<f4"),
+    "f64": np.array([0.1, 1e300], "<f8"),
+}
+
+
+@pytest.mark.parametrize("fmt", EXACT)
+def test_array_of_plain_numbers_is_exact(fmt):
+    values = EXACT[fmt]
+    for tensor, expected in (
+        (QuantTensor(values.tobytes(), fmt, (2,)), values),
+        (QuantTensor(values.tobytes(), fmt, (2, 1))[::-1], values[::-1, None]),
+        (QuantTensor(values[:1].tobytes(), fmt, ()), values[0]),
+        (QuantTensor(b"", fmt, (3, 0)), np.empty((3, 0), values.dtype)),
+    ):
+        got = np.asarray(tensor, dtype=values.dtype)
+        assert got.dtype == values.dtype
+        assert got.flags.writeable  # new, not a view
+        np.testing.assert_array_equal(got, expected)
+        np.testing.assert_array_equal(np.asarray(tensor), tensor.dequant())
+        assert np.asarray(tensor).dtype == np.float32
+    with np.errstate(over="ignore"):
+        np.testing.assert_array_equal(np.asarray(QuantTensor(values, fmt, 2), np.float16), values.astype(np.float16))
+
+
+def test_tensors_are_true(t):
+    assert t
+    assert QuantTensor(bytes(2), "bf16", ())
+    assert QuantTensor(b"", "q4_0", (0, 32))
+
+
 def test_repr_and_html(t):
     assert repr(t) == "QuantTensor(q4_0, shape=(3, 4, 64), 432 bytes)"
     html = t._repr_html_()

@@ -6,14 +6,17 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
+from numpy.typing import NDArray
+
 from cbquant.files import gguf
-from cbquant.files._file import File, TensorInfo
+from cbquant.files._file import File, TensorInfo, map_file
 from cbquant.files._metadata import GGUFError, Metadata
 
 __all__ = ["File", "GGUFError", "Metadata", "TensorInfo", "open"]
 
-#: What the files of each container begin with, and the function that reads them.
-_READERS: dict[bytes, Callable[[Path], File]] = {gguf.MAGIC: gguf.read}
+#: What the files of each container begin with, and the function that reads them, given a path and its bytes.
+_READERS: dict[bytes, Callable[[Path, NDArray[np.uint8]], File]] = {gguf.MAGIC: gguf.read}
 
 
 def open(path: str | os.PathLike[str]) -> File:
@@ -25,8 +28,9 @@ def open(path: str | os.PathLike[str]) -> File:
     Parameters
     ----------
     path : str or os.PathLike
-        The file. Any shard, ``name-00002-of-00003.gguf``, opens the whole model. A file must not shrink while
-        it is mapped.
+        A regular file. Any shard, ``name-00002-of-00003.gguf``, opens the whole model. Do not truncate a file
+        while it is mapped: to read a page that is gone kills the process (SIGBUS), and no exception can be
+        raised. Replace it instead: write another file and rename it.
 
     Returns
     -------
@@ -38,7 +42,7 @@ def open(path: str | os.PathLike[str]) -> File:
     Raises
     ------
     OSError
-        The file, or one of its shards, cannot be opened.
+        The file, or one of its shards, cannot be opened or is no regular file (a FIFO, a device).
     ValueError
         First bytes that are not known; shards that do not belong together.
     GGUFError
@@ -57,11 +61,11 @@ def open(path: str | os.PathLike[str]) -> File:
     ['w'] [[0.0, 1.0, 2.0], [3.0, 4.0, 5.0]]
     """
     path = Path(path)
-    with path.open("rb") as stream:
-        head = stream.read(max(map(len, _READERS)))
+    data = map_file(path)
+    head = data[: max(map(len, _READERS))].tobytes()
     for magic, read in _READERS.items():
         if head.startswith(magic):
-            return read(path)
+            return read(path, data)
     known = ", ".join(map(repr, _READERS))
     found = repr(head) if head else "an empty file"
     raise ValueError(f"{path}: expected a file that begins with {known}, got {found}")

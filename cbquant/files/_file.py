@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import html
 import mmap
+import os
+import stat
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType, TracebackType
@@ -12,8 +15,8 @@ from typing import Any, NamedTuple, final
 import numpy as np
 from numpy.typing import NDArray
 
-from cbquant._buffer import PLAIN_DTYPES
-from cbquant.tensor import QuantTensor, is_unknown
+from cbquant.files._text import quoted
+from cbquant.tensor import QuantTensor, is_unknown, plain_view
 
 #: Tensors shown at either end of a longer list.
 _SHOWN = 12
@@ -51,23 +54,28 @@ class TensorInfo(NamedTuple):
 
 
 def map_file(path: Path) -> NDArray[np.uint8]:
-    """The bytes of a file as a read-only uint8 array on a memory map; it lives as long as its last view."""
-    with path.open("rb") as stream:
-        try:
-            mapped = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
-        except ValueError:  # an empty file cannot be mapped
+    """The bytes of a regular file as a read-only uint8 array on a memory map; it lives as long as its last view."""
+    # Without O_NONBLOCK, which Windows lacks, a FIFO would be waited for. Python sets O_CLOEXEC.
+    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
+    try:
+        status = os.fstat(descriptor)
+        if stat.S_ISDIR(status.st_mode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+        if not stat.S_ISREG(status.st_mode):
+            raise OSError(errno.EINVAL, "expected a regular file", str(path))
+        if status.st_size == 0:  # cannot be mapped
             return np.empty(0, np.uint8)
+        mapped = mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ)
+    finally:
+        os.close(descriptor)
     return np.frombuffer(mapped, np.uint8)
 
 
 def _tensor(data: NDArray[np.uint8], info: TensorInfo) -> NDArray[Any] | QuantTensor:
     if is_unknown(info.format):
         return QuantTensor._wrap(data, info.format, info.shape)
-    dtype = PLAIN_DTYPES.get(info.format, "bfloat16")
-    if dtype == "bfloat16":  # NumPy has none of its own
-        return QuantTensor(data, info.format, info.shape)
-    array: NDArray[Any] = data.view(np.dtype(dtype).newbyteorder("<")).reshape(info.shape)
-    return array
+    array = plain_view(data, info.format, info.shape)
+    return QuantTensor(data, info.format, info.shape) if array is None else array
 
 
 @final
@@ -169,13 +177,14 @@ class File(Mapping[str, "np.ndarray | QuantTensor"]):
     def _table(self) -> list[tuple[str, ...]]:
         """The rows to print; of a long list its two ends, with a row of dots between them."""
         infos = list(self.infos.values())
+        is_long = len(infos) > 2 * _SHOWN
+        if is_long:
+            infos[_SHOWN:-_SHOWN] = []
         rows: list[tuple[str, ...]] = [
-            # repr escapes what would break a line or a terminal: names are the file's word.
-            (repr(i.name)[1:-1], str(i.shape), i.format, f"{i.nbytes:,}", f"{i.offset:,}")
-            for i in infos
+            (quoted(i.name)[1:-1], str(i.shape), i.format, f"{i.nbytes:,}", f"{i.offset:,}") for i in infos
         ]
-        if len(rows) > 2 * _SHOWN:
-            rows[_SHOWN:-_SHOWN] = [("...",) * len(_COLUMNS)]
+        if is_long:
+            rows.insert(_SHOWN, ("...",) * len(_COLUMNS))
         return rows
 
     def __repr__(self) -> str:

@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from cbquant.files._text import SHOWN_LENGTH, Subject, quoted
+
 _U32, _U64 = struct.Struct("<I"), struct.Struct("<Q")
 
 #: GGUF value type -> dtype, for those of a fixed size.
@@ -36,6 +38,10 @@ _STRING, _ARRAY = 8, 9
 _MAX_DEPTH = 8
 
 _SMALLEST_ENTRY = _U64.size + _U32.size + 1  # an empty key, its type, one byte
+_SMALLEST_ARRAY = _U32.size + _U64.size  # a type and a count of 0
+
+#: Bytes of a metadata key, by the GGUF document, and here of a tensor's name too.
+MAX_NAME = 2**16 - 1
 
 
 class GGUFError(ValueError):
@@ -61,43 +67,45 @@ class Cursor:
     def error(self, reason: str, position: int | None = None) -> GGUFError:
         return GGUFError(self.path, self.position if position is None else position, reason)
 
-    def need(self, nbytes: int, what: str) -> None:
+    def need(self, nbytes: int, what: object) -> None:
         """Raise where fewer than `nbytes` are left."""
         left = len(self.data) - self.position
         if nbytes > left:
             raise self.error(f"{what}: expected {nbytes} more bytes, the file has {left}")
 
-    def skip(self, nbytes: int, what: str) -> None:
+    def skip(self, nbytes: int, what: object) -> None:
         self.need(nbytes, what)
         self.position += nbytes
 
-    def _unpack(self, field: struct.Struct, what: str) -> int:
+    def _unpack(self, field: struct.Struct, what: object) -> int:
         self.need(field.size, what)
         (value,) = field.unpack_from(self.data, self.position)
         self.position += field.size
         return int(value)
 
-    def u32(self, what: str) -> int:
+    def u32(self, what: object) -> int:
         return self._unpack(_U32, what)
 
-    def u64(self, what: str) -> int:
+    def u64(self, what: object) -> int:
         return self._unpack(_U64, what)
 
-    def string(self, what: str) -> str:
-        """A length and its bytes. Bytes that are not UTF-8 become lone surrogates, so none is lost."""
+    def string(self, what: object, most: int | None = None) -> str:
+        """A length, at most `most`, and its bytes. Those that are not UTF-8 become lone surrogates: none is lost."""
         nbytes = self.u64(what)
+        if most is not None and nbytes > most:
+            raise self.error(f"{what}: expected at most {most} bytes, got {nbytes}")
         self.need(nbytes, what)
         begin, self.position = self.position, self.position + nbytes
         return str(self.data[begin : self.position], "utf-8", "surrogateescape")
 
-    def array(self, dtype: np.dtype[Any], count: int, what: str) -> NDArray[Any]:
+    def array(self, dtype: np.dtype[Any], count: int, what: object) -> NDArray[Any]:
         """`count` numbers as a read-only view."""
         begin = self.position
         self.skip(count * dtype.itemsize, what)
         return np.frombuffer(self.data[begin : self.position], dtype)
 
 
-def _skip_scalars(cursor: Cursor, dtype: np.dtype[Any], count: int, what: str) -> None:
+def _skip_scalars(cursor: Cursor, dtype: np.dtype[Any], count: int, what: object) -> None:
     begin = cursor.position
     cursor.skip(count * dtype.itemsize, what)
     if dtype.kind == "b" and count:
@@ -106,7 +114,7 @@ def _skip_scalars(cursor: Cursor, dtype: np.dtype[Any], count: int, what: str) -
             raise cursor.error(f"{what}: a bool is 0 or 1, got {worst}", begin)
 
 
-def _skip_strings(cursor: Cursor, count: int, what: str) -> None:
+def _skip_strings(cursor: Cursor, count: int, what: object) -> None:
     """Step over `count` strings: tokenizers have 50 to 250 thousand, hence the bare loop."""
     cursor.need(count * _U64.size, what)
     data, position, unpack = cursor.data, cursor.position, _U64.unpack_from
@@ -121,7 +129,7 @@ def _skip_strings(cursor: Cursor, count: int, what: str) -> None:
     raise cursor.error(f"{what}: its strings run past the end of the file")
 
 
-def _skip_array(cursor: Cursor, what: str, depth: int) -> None:
+def _skip_array(cursor: Cursor, what: object, depth: int) -> None:
     if depth > _MAX_DEPTH:
         raise cursor.error(f"{what}: arrays nested deeper than {_MAX_DEPTH}")
     begin = cursor.position
@@ -131,13 +139,14 @@ def _skip_array(cursor: Cursor, what: str, depth: int) -> None:
     elif kind == _STRING:
         _skip_strings(cursor, count, what)
     elif kind == _ARRAY:
+        cursor.need(count * _SMALLEST_ARRAY, what)
         for _ in range(count):
             _skip_array(cursor, what, depth + 1)
     else:
         raise cursor.error(f"{what}: array of value type {kind}, which GGUF does not define", begin)
 
 
-def _skip_value(cursor: Cursor, kind: int, what: str) -> None:
+def _skip_value(cursor: Cursor, kind: int, what: object) -> None:
     """Step over one value and check all that can be wrong with it, so that reading it later cannot fail."""
     if kind in _SCALARS:
         _skip_scalars(cursor, _SCALARS[kind], 1, what)
@@ -149,7 +158,7 @@ def _skip_value(cursor: Cursor, kind: int, what: str) -> None:
         raise cursor.error(f"{what}: value type {kind}, which GGUF does not define")
 
 
-def _read_value(cursor: Cursor, kind: int, what: str) -> Any:
+def _read_value(cursor: Cursor, kind: int, what: object) -> Any:
     """Decode a value that `_skip_value` has passed."""
     if kind == _STRING:
         return cursor.string(what)
@@ -173,8 +182,8 @@ class Metadata(Mapping[str, Any]):
     view the file, arrays of strings and of arrays are lists (the same list each time).
     """
 
-    def __init__(self, cursor: Cursor, entries: dict[str, tuple[int, int]]) -> None:
-        self._path, self._data = cursor.path, cursor.data
+    def __init__(self, path: Path, data: bytes | memoryview, entries: dict[str, tuple[int, int]]) -> None:
+        self._path, self._data = path, memoryview(data)  # the file as far as its last pair
         self._entries = entries  # key -> (value type, position)
         self._values: dict[str, Any] = {}
 
@@ -183,6 +192,10 @@ class Metadata(Mapping[str, Any]):
             kind, position = self._entries[key]
             self._values[key] = _read_value(self._cursor(position), kind, key)
         return self._values[key]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # A memoryview can be neither pickled nor copied; the pairs are a small part of the file.
+        return Metadata, (self._path, bytes(self._data), self._entries)
 
     def __contains__(self, key: object) -> bool:
         return key in self._entries
@@ -204,15 +217,19 @@ class Metadata(Mapping[str, Any]):
         return f"array[{_type_name(self._cursor(position).u32(key))}]"
 
     def _summary(self, key: str) -> str:
+        """The value in a few words: long strings and arrays are not decoded for being listed."""
         kind, position = self._entries[key]
-        if kind == _ARRAY:  # an array is not decoded for being listed
-            cursor = self._cursor(position)
+        cursor = self._cursor(position)
+        if kind == _ARRAY:
             return f"{_type_name(cursor.u32(key))}[{cursor.u64(key)}]"
-        text = repr(self[key])
-        return text if len(text) <= 80 else text[:77] + "..."
+        if kind != _STRING:
+            return repr(self[key])
+        nbytes = min(cursor.u64(key), 4 * (SHOWN_LENGTH + 1))  # a character takes at most 4 in UTF-8
+        begin = cursor.position
+        return quoted(str(cursor.data[begin : begin + nbytes], "utf-8", "surrogateescape"))
 
     def __repr__(self) -> str:
-        lines = [f"  {key!r}: {self._summary(key)}," for key in self]
+        lines = [f"  {quoted(key)}: {self._summary(key)}," for key in self]
         return "\n".join(["Metadata({", *lines, "})"])
 
 
@@ -222,11 +239,11 @@ def read_metadata(cursor: Cursor, count: int) -> Metadata:
     entries: dict[str, tuple[int, int]] = {}
     for number in range(count):
         begin = cursor.position
-        key = cursor.string(f"metadata key {number}")
-        what = f"metadata {key!r}"
+        key = cursor.string(f"metadata key {number}", MAX_NAME)
+        what = Subject("metadata", key)
         if key in entries:
             raise cursor.error(f"{what}: the key stands twice", begin)
         kind = cursor.u32(what)
         entries[key] = (kind, cursor.position)
         _skip_value(cursor, kind, what)
-    return Metadata(cursor, entries)
+    return Metadata(cursor.path, cursor.data[: cursor.position], entries)

@@ -2,7 +2,7 @@
 
 Layout: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md. The offsets of tensors should be multiples
 of the alignment; one that is not is accepted, since no code here needs aligned data, and so are tensors that
-overlap. Data outside of the file is an error.
+overlap. Data outside of the file is an error; a tensor without elements has none, so its offset may be any.
 """
 
 from __future__ import annotations
@@ -12,15 +12,16 @@ import math
 import re
 from bisect import bisect_right
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cbquant import _formats
-from cbquant._api import check_shape
+from cbquant._api import _as_shape, check_shape
 from cbquant.files._file import File, TensorInfo, map_file
-from cbquant.files._metadata import Cursor, Metadata, read_metadata
+from cbquant.files._metadata import MAX_NAME, Cursor, Metadata, read_metadata
+from cbquant.files._text import Subject, quoted
 from cbquant.tensor import unknown_name
 
 MAGIC = b"GGUF"
@@ -54,23 +55,23 @@ class _RawInfo(NamedTuple):
     position: int
 
 
-def read(path: Path) -> File:
-    """Open a GGUF file and, where it is a shard, its siblings. `cbquant.open` says what comes back."""
-    opened = _read_part(path)
-    parts = [opened if sibling == path else _read_part(sibling) for sibling in _sibling_paths(opened)]
+def read(path: Path, data: NDArray[np.uint8]) -> File:
+    """Read a GGUF file of bytes `data` and, where it is a shard, its siblings: see `cbquant.open`."""
+    opened = _read_part(path, data)
+    siblings = _sibling_paths(opened)
+    parts = [opened if sibling == path else _read_part(sibling, map_file(sibling)) for sibling in siblings]
     if len(parts) > 1:
         _check_shards(parts)
     infos: dict[str, TensorInfo] = {}
     for part in parts:
         for name, info in part.infos.items():
             if name in infos:
-                raise ValueError(f"{part.path}: tensor {name!r} stands in {infos[name].path} too")
+                raise ValueError(f"{part.path}: tensor {quoted(name)} stands in {infos[name].path} too")
             infos[name] = info
     return File(path, {part.path: part.data for part in parts}, parts[0].metadata, infos)
 
 
-def _read_part(path: Path) -> _Part:
-    data = map_file(path)
+def _read_part(path: Path, data: NDArray[np.uint8]) -> _Part:
     cursor = Cursor(path, data.data)
     _check_magic_and_version(cursor)
     tensor_count, metadata_count = cursor.u64("tensor count"), cursor.u64("metadata count")
@@ -100,9 +101,10 @@ def _alignment(cursor: Cursor, metadata: Metadata) -> int:
     key = "general.alignment"
     if key not in metadata:
         return _DEFAULT_ALIGNMENT
-    alignment, kind = metadata[key], metadata.type_of(key)
+    kind = metadata.type_of(key)
     if kind != "uint32":
         raise cursor.error(f"{key}: expected a uint32, got {kind}")
+    alignment = metadata[key]
     if alignment == 0 or alignment & (alignment - 1):
         raise cursor.error(f"{key}: expected a power of two, got {alignment}")
     return int(alignment)
@@ -113,8 +115,8 @@ def _read_raw_infos(cursor: Cursor, tensor_count: int) -> list[_RawInfo]:
     infos: dict[str, _RawInfo] = {}
     for number in range(tensor_count):
         position = cursor.position
-        name = cursor.string(f"name of tensor {number}")
-        what = f"tensor {name!r}"
+        name = cursor.string(f"name of tensor {number}", MAX_NAME)
+        what = Subject("tensor", name)
         if name in infos:
             raise cursor.error(f"{what}: the name stands twice", position)
         dims = cursor.u32(what)
@@ -129,26 +131,30 @@ def _read_raw_infos(cursor: Cursor, tensor_count: int) -> list[_RawInfo]:
 def _resolve_infos(cursor: Cursor, raw_infos: list[_RawInfo], data_begin: int) -> dict[str, TensorInfo]:
     """Give every tensor its format and its bytes, which must lie in the file."""
     size = len(cursor.data)
-    begins = sorted({data_begin + raw.offset for raw in raw_infos})
+    begins = sorted({data_begin + raw.offset for raw in raw_infos if 0 not in raw.shape})
     infos = {}
     for raw in raw_infos:
         begin = data_begin + raw.offset
         fmt = _formats.by_tag(raw.tag)
-        what = f"tensor {raw.name!r}"
-        if fmt is None:
-            following = bisect_right(begins, begin)
-            nbytes = (begins[following] if following < len(begins) else max(begin, size)) - begin
-        else:
-            try:
-                nbytes = _nbytes(fmt, raw.shape)
-            except ValueError as error:
-                raise cursor.error(f"{what}: {error}", raw.position) from None
-        if begin + nbytes > size:
+        what = Subject("tensor", raw.name)
+        try:
+            nbytes = _room(raw.shape, begin, begins, size) if fmt is None else _nbytes(fmt, raw.shape)
+        except ValueError as error:
+            raise cursor.error(f"{what}: {error}", raw.position) from None
+        if 0 not in raw.shape and begin + nbytes > size:
             reason = f"{what}: its {nbytes} bytes at {begin} end past the file, which has {size} bytes"
             raise cursor.error(reason, raw.position)
         name = unknown_name(raw.tag) if fmt is None else fmt.name
         infos[raw.name] = TensorInfo(raw.name, raw.shape, name, raw.tag, begin, nbytes, cursor.path)
     return infos
+
+
+def _room(shape: tuple[int, ...], begin: int, begins: list[int], size: int) -> int:
+    """The bytes from `begin` to the next tensor or the end of the file; ValueError where no array has that shape."""
+    if 0 in _as_shape(shape):
+        return 0
+    following = bisect_right(begins, begin)
+    return (begins[following] if following < len(begins) else max(begin, size)) - begin
 
 
 def _nbytes(fmt: _formats.Format, shape: tuple[int, ...]) -> int:
@@ -196,7 +202,9 @@ def _check_shards(parts: list[_Part]) -> None:
 
 
 def _split_value(part: _Part, key: str) -> int | None:
-    value: Any = part.metadata.get(key)
-    if value is not None and type(value) is not int:
-        raise ValueError(f"{part.path}: {key}: expected an integer, got {part.metadata.type_of(key)}")
-    return value
+    if key not in part.metadata:
+        return None
+    kind = part.metadata.type_of(key)
+    if not kind.removeprefix("u").startswith("int"):
+        raise ValueError(f"{part.path}: {key}: expected an integer, got {kind}")
+    return int(part.metadata[key])
