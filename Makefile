@@ -9,7 +9,8 @@ VENV ?= .venv
 PY := $(VENV)/bin/python
 # The interpreter decides what is in the environment: another PYTHON makes another one.
 STAMP := $(VENV)/.ready
-INPUTS := pyproject.toml setup.py $(shell find csrc -name '*.[ch]') $(wildcard cuda/*)
+# Folders are among the inputs, because a file that is gone changes nothing else.
+INPUTS := pyproject.toml setup.py $(shell find csrc -name '*.[ch]' -o -type d) csrc/format_list.py
 
 .PHONY: demo test check bench lint clean
 

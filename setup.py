@@ -34,6 +34,7 @@ def files(pattern: str) -> list[str]:
 def flags() -> tuple[list[str], list[str]]:
     """Compiler and linker flags. Products and sums are never fused: results must be the same everywhere."""
     compile_flags = ["-std=gnu11", "-ffp-contract=off", "-fvisibility=hidden", "-pthread", "-Wall", "-Wextra"]
+    compile_flags += ["-Werror=implicit-function-declaration", "-Werror=implicit-int"]
     compile_flags += ["-isystem", numpy.get_include()]
     compile_flags += ["-O1", "-g"] if os.environ.get("CBQUANT_DEBUG") == "1" else ["-O3", "-g0"]
     link_flags = ["-pthread"]
@@ -48,13 +49,21 @@ class BuildExt(build_ext):
 
     def build_extension(self, ext: Extension) -> None:
         build = Path(self.build_temp)
-        write_format_list(build)
-        ext.include_dirs.insert(0, str(build))
+        ext.include_dirs.insert(0, str(write_format_list(build).parent))
         if emulate := os.environ.get("CBQUANT_EMULATE"):
             ext.include_dirs.insert(0, emulate)
             ext.define_macros.append(("CBQ_EMULATE", "1"))
+        self._build_anew_where_something_changed(build, ext)
         self._compile_side_by_side()
         super().build_extension(ext)
+
+    def _build_anew_where_something_changed(self, build: Path, ext: Extension) -> None:
+        """setuptools compares dates only: not flags, and no files that are gone."""
+        compiler = [os.environ.get("CC"), ext.extra_compile_args, ext.extra_link_args, ext.define_macros]
+        state = repr([*compiler, ext.include_dirs, ext.depends, ext.sources])
+        kept = build / "state"
+        self.force = self.force or not kept.exists() or kept.read_text() != state
+        kept.write_text(state)
 
     def _compile_side_by_side(self) -> None:
         compile_all = self.compiler.compile

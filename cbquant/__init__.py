@@ -13,6 +13,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+try:
+    from cbquant import _core  # noqa: F401
+except ImportError as error:
+    # "Partially initialized module" helps nobody: as a rule this is a checkout that hides the installed package.
+    message = (
+        f"the compiled part of cbquant is not in {__path__[0]}: run Python from outside of the sources, "
+        "or build it there with: pip install -e ."
+    )
+    raise ImportError(f"{message} ({error})") from None
+
 from cbquant._api import dequant, info, set_num_threads, validate
 from cbquant._formats import Format, formats
 

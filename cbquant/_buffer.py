@@ -78,6 +78,7 @@ def _as_array(buf: Any, name: str) -> NDArray[Any]:
     except TypeError:
         if hasattr(buf, "__dlpack__"):
             return np.from_dlpack(buf)
-        message = f"{name}: expected bytes, a buffer or an array, got {type(buf).__name__}"
+        hint = "; its blocks are its .raw" if hasattr(buf, "raw") else ""
+        message = f"{name}: expected bytes, a buffer or an array, got {type(buf).__name__}{hint}"
         raise TypeError(message) from None
     return np.asarray(view)

@@ -47,7 +47,10 @@ def unpermute_rope(w: T, n_head: int) -> T:
     >>> cbquant.unpermute_rope(np.array([0, 4, 1, 5, 2, 6, 3, 7]), n_head=1).tolist()
     [0, 1, 2, 3, 4, 5, 6, 7]
     """
-    heads = operator.index(n_head)
+    try:
+        heads = operator.index(n_head)
+    except TypeError:
+        raise TypeError(f"n_head: expected a whole number, got {type(n_head).__name__}") from None
     if heads <= 0:
         raise ValueError(f"n_head: expected a positive number, got {heads}")
     if isinstance(w, QuantTensor):

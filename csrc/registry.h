@@ -6,7 +6,8 @@
    and setup.py writes cbq_format_list.h into the build folder: one #include a header, and CBQ_FORMATS, which expands
    every row. All tables of formats in this project are that expansion. The words of a row:
 
-     tag      the type number in a GGUF file
+     tag      the type number in a GGUF file, of this format alone
+     elements, bytes, group   of a block: runs of 32; groups of 16 or 32 and so on, 8 or 16 of them where they have scales
      kind     LINEAR(offset, bits): unsigned codes of that many bits, value code - offset
               TABLE(values): 4-bit indices of 16 floats that are exact as bf16
               SIGNED: signed bytes

@@ -306,7 +306,7 @@ def test_formats_print_as_a_table() -> None:
     assert lines[0].split()[:3] == ["name", "tag", "elements"]
     assert formats._repr_html_().count("<tr>") == len(formats) + 1
     assert {f.name for f in BLOCK_FORMATS} >= set(cbquant.testing.names())
-    assert [f.tag for f in formats] == sorted(f.tag for f in formats)
+    assert [f.tag for f in formats] == sorted({f.tag for f in formats}), "two formats have one tag"
     assert {f.name for f in formats if f.needs_imatrix} >= {"iq2_xxs", "iq2_xs", "iq1_s"}
 
 

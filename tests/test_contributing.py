@@ -106,7 +106,7 @@ for dtype in ("float32", "float16"):
         got = cbquant.dequant(blocks, "{EXAMPLE}", dtype=dtype, threads=threads)
         expected = cbquant.reference.dequant(blocks, "{EXAMPLE}", dtype=dtype)
         cbquant.testing.assert_bits_equal(got, expected, fmt="{EXAMPLE}")
-print(cbquant.formats()[-1])
+print(next(f for f in cbquant.formats() if f.name == "{EXAMPLE}"))
 """
 
 
@@ -132,6 +132,13 @@ def test_the_suite_takes_the_new_format_as_it_is(copy: Path) -> None:
     passed = re.search(r"(\d+) passed", done.stdout)
     assert passed
     assert int(passed[1]) > 40
+
+
+def test_a_checkout_that_is_not_built_says_so(tmp_path: Path) -> None:
+    shutil.copytree(ROOT / "cbquant", tmp_path / "cbquant", ignore=shutil.ignore_patterns("*.so", "__pycache__"))
+    done = run(tmp_path, "-c", "import cbquant")
+    assert "the compiled part of cbquant is not in" in done.stderr
+    assert "pip install -e ." in done.stderr
 
 
 def check_of_halves(root: Path) -> tuple[int, str]:

@@ -20,6 +20,15 @@ typedef struct {
 #define SIGNED .offset = 0, .bits = 8, .table = 0
 CBQ_TABLE float cbq_ramp[24] = {-8, -7, -6, -5, -4, -3, -2, -1, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
 
+/* What the consumers rely on: whole runs, groups of whole vectors, and 8 or 16 group scales a block. */
+#define CBQ_CHECK_ROW(f, n, grp, scl) \
+    CBQ_STATIC_ASSERT((n) % 32 == 0, #f ": elements are a multiple of 32"); \
+    CBQ_STATIC_ASSERT((grp) % 16 == 0 && (n) % (grp) == 0, #f ": a group is a multiple of 16 that divides the elements"); \
+    CBQ_STATIC_ASSERT(CBQ_##scl != CBQ_ONE || (grp) == (n), #f ": one scale is one group"); \
+    CBQ_STATIC_ASSERT(CBQ_##scl != CBQ_GROUPS || (n) / (grp) == 8 || (n) / (grp) == 16, #f ": 8 or 16 groups"); \
+    CBQ_STATIC_ASSERT((n) / (grp) <= 16, #f ": at most 16 groups");
+
 #define CBQ_DEFINE_DECODER(f, tag, n, size, grp, kind, scl, mn, imatrix, doc) \
+    CBQ_CHECK_ROW(f, n, grp, scl) \
     CBQ_DOORS(f, size, scl, mn) \
     static const cbq_decoder f##_decoder = {f##_codes, f##_d, f##_dmin, f##_s4, f##_m4, f##_s, n, size, grp, CBQ_##scl, CBQ_##mn, kind};
