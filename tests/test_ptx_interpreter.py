@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from tests import ptx
+from tests.paths import ROOT
 from tests.ptx.nvcc import compile_ptx, find_nvcc
 from tests.ptx.rounding import bf16_to_f32, f32_to_bf16
 from tests.ptx.snippet import kernel
@@ -181,8 +182,7 @@ def compiled(request):
 
     @functools.cache
     def build(*defines: str) -> ptx.Loaded:
-        cache = request.config.cache.mkdir("ptx")
-        return ptx.load(compile_ptx(SOURCE, request.param, defines=defines, cache_dir=cache))
+        return ptx.load(compile_ptx(SOURCE, request.param, defines=defines, cache_dir=ROOT / "build" / "ptx"))
 
     return build
 

@@ -62,7 +62,9 @@ def _version(nvcc: str) -> str:
 
 
 def _run(nvcc: str, arguments: list[str]) -> str:
-    done = subprocess.run([nvcc, *arguments], capture_output=True, text=True, check=False)
+    # A sanitizer that is preloaded for the extension is not for the compiler, which crashes under it.
+    env = {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}
+    done = subprocess.run([nvcc, *arguments], capture_output=True, text=True, check=False, env=env)
     if done.returncode:
         raise RuntimeError(f"{' '.join([nvcc, *arguments])}\n{done.stdout[-4000:]}{done.stderr[-4000:]}")
     return done.stdout

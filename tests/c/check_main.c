@@ -1,0 +1,151 @@
+/* Decodes blocks from a file and compares with the values that stand behind them, for machines without Python: NEON under
+   qemu. tools/check.py writes the file, builds this for each machine and runs it.
+
+     check_main FILE
+
+   FILE is cases, one after the other, in little-endian: the format's name in 16 bytes, the number of blocks as an int64,
+   the blocks, then what they decode to, as f32, f16 and bf16. Every level that the machine can run and that brings
+   kernels of its own decodes all of it. Exit status 0: all bits are equal (NaN equals NaN); 1: some are not; 2: the file
+   or CBQUANT_ISA is no good. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base.h"
+#include "ops/dequant.h"
+
+static const struct { const char *name; int bytes; uint32_t magnitude, infinity; } dtypes[] = {
+    [CBQ_F32] = {"f32", 4, 0x7fffffff, 0x7f800000},
+    [CBQ_F16] = {"f16", 2, 0x7fff, 0x7c00},
+    [CBQ_BF16] = {"bf16", 2, 0x7fff, 0x7f80},
+};
+/* How the work is cut and stored: neither may change a bit. */
+static const struct { int threads, stream; } ways[] = {{1, 0}, {1, 1}, {3, 0}};
+enum { N_DTYPES = sizeof dtypes / sizeof dtypes[0], N_WAYS = sizeof ways / sizeof ways[0], NAME_BYTES = 16 };
+
+typedef struct {
+    const uint8_t *at, *end;
+} cursor;
+
+typedef struct {
+    int format;
+    int64_t values;
+    cbq_view blocks;
+    const uint8_t *expected[N_DTYPES];
+} test_case;
+
+static void *checked(void *p) {
+    if (p) return p;
+    fprintf(stderr, "no memory\n");
+    exit(2);
+}
+
+static const uint8_t *take(cursor *c, int64_t bytes) {
+    const uint8_t *p = c->at;
+    if (bytes < 0 || bytes > c->end - c->at) {
+        fprintf(stderr, "the file ends inside a case\n");
+        exit(2);
+    }
+    c->at += bytes;
+    return p;
+}
+
+static test_case next_case(cursor *c) {
+    test_case t;
+    int64_t n;
+    const char *name = (const char *)take(c, NAME_BYTES);
+    t.format = name[NAME_BYTES - 1] ? -1 : cbq_find_format(name);
+    if (t.format < 0) {
+        fprintf(stderr, "there is no format '%.16s'\n", name);
+        exit(2);
+    }
+    const cbq_format *f = &cbq_formats[t.format];
+    memcpy(&n, take(c, sizeof n), sizeof n);
+    t.values = n * f->elements;
+    t.blocks = (cbq_view){take(c, n * f->bytes), n * f->bytes};
+    for (int d = 0; d < N_DTYPES; d++) t.expected[d] = take(c, t.values * dtypes[d].bytes);
+    return t;
+}
+
+static uint32_t value_at(const uint8_t *p, int64_t i, int bytes) { return bytes == 4 ? cbq_u32(p + 4 * i, 1) : cbq_u16(p + 2 * i, 1); }
+
+/* How many of the values differ; the first one is printed. */
+static int64_t compare(const test_case *t, const uint8_t *out, int d, const char *level) {
+    int64_t differ = 0;
+    for (int64_t i = 0; i < t->values; i++) {
+        uint32_t e = value_at(t->expected[d], i, dtypes[d].bytes), a = value_at(out, i, dtypes[d].bytes);
+        int both_nan = (e & dtypes[d].magnitude) > dtypes[d].infinity && (a & dtypes[d].magnitude) > dtypes[d].infinity;
+        if (e == a || both_nan) continue;
+        if (!differ++)
+            printf("%s %s %s: value %lld is 0x%08x, expected 0x%08x\n", level, cbq_formats[t->format].name, dtypes[d].name, (long long)i, a, e);
+    }
+    return differ;
+}
+
+/* Into memory of exactly the right size, so that tools that watch memory see a step past its end. */
+static int64_t run_case(const test_case *t, const cbq_level *level) {
+    int64_t differ = 0;
+    for (int d = 0; d < N_DTYPES; d++) {
+        int64_t bytes = t->values * dtypes[d].bytes;
+        uint8_t *out = checked(malloc((size_t)bytes));
+        for (int w = 0; w < N_WAYS; w++) {
+            cbq_status st = {CBQ_OK, ""};
+            cbq_dequant_args a = {t->format, d, ways[w].threads, ways[w].stream, level, t->blocks, {out, bytes}};
+            memset(out, 0x5a, (size_t)bytes);
+            if (cbq_dequant(&a, &st)) {
+                fprintf(stderr, "%s\n", st.text);
+                exit(2);
+            }
+            differ += compare(t, out, d, level->name);
+        }
+        free(out);
+    }
+    return differ;
+}
+
+static int64_t run_level(const cbq_level *level, cursor file) {
+    int64_t cases = 0, values = 0, differ = 0;
+    for (; file.at < file.end; cases++) {
+        test_case t = next_case(&file);
+        values += t.values;
+        differ += run_case(&t, level);
+    }
+    printf("%s: %lld cases, %lld values, %d types, %d ways: %lld differ\n", level->name, (long long)cases, (long long)values, N_DTYPES, N_WAYS,
+           (long long)differ);
+    return differ;
+}
+
+static cursor read_file(const char *path) {
+    FILE *f = fopen(path, "rb");
+    if (!f || fseek(f, 0, SEEK_END)) {
+        perror(path);
+        exit(2);
+    }
+    long size = ftell(f);
+    rewind(f);
+    uint8_t *data = checked(malloc((size_t)size + 1));
+    if (fread(data, 1, (size_t)size, f) != (size_t)size) {
+        perror(path);
+        exit(2);
+    }
+    fclose(f);
+    return (cursor){data, data + size};
+}
+
+int main(int argc, char **argv) {
+    cbq_status st = {CBQ_OK, ""};
+    if (argc != 2) {
+        fprintf(stderr, "usage: %s FILE\n", argv[0]);
+        return 2;
+    }
+    const char *forced = getenv("CBQUANT_ISA");
+    if (cbq_use_level(forced && *forced ? forced : NULL, &st)) {
+        fprintf(stderr, "%s\n", st.text);
+        return 2;
+    }
+    printf("level in use: %s\n", cbq_current_level()->name);
+    cursor file = read_file(argv[1]);
+    int64_t differ = 0;
+    for (const cbq_level *level = cbq_levels; level < cbq_levels + cbq_n_levels; level++)
+        if (cbq_level_available(level) && strcmp(level->name, level->kernels_name) == 0) differ += run_level(level, file);
+    return differ ? 1 : 0;
+}
