@@ -75,17 +75,17 @@ def test_ratios_and_scaling():
 
 def test_peer_means_are_geometric_and_by_variant():
     rows = [
-        {"format": name, "kind": kind, "variant": variant, "peer": "ggml", "figure": figure}
-        for name, kind, variant, figure in [
-            ("q4_0", "linear", "ggml, 1 KiB", 2.0),
-            ("q8_0", "signed", "ggml, 1 KiB", 50.0),
-            ("f16", "plain", "ggml, 1 KiB", 0.1),
-            ("q4_0", "linear", "ggml, 2 KiB", 3.0),
+        {"format": name, "kind": kind, "variant": variant, "peer": "ggml", "figure": figure, "output_bytes": size}
+        for name, kind, variant, figure, size in [
+            ("q4_0", "linear", "ggml, 1 KiB", 2.0, 1024),
+            ("q8_0", "signed", "ggml, 1 KiB", 50.0, 1024),
+            ("f16", "plain", "ggml, 1 KiB", 0.1, 1024),
+            ("q4_0", "linear", "ggml, 2 KiB", 3.0, 2048),
         ]
     ]
     small, large = peers._means(rows)
     assert (small["figure"], small["formats"], small["judged"]["held"]) == (pytest.approx(10.0), 2, True)
-    assert (large["figure"], large["formats"], large["judged"]["held"]) == (pytest.approx(3.0), 1, False)
+    assert (large["figure"], large["formats"], large["judged"]) == (pytest.approx(3.0), 1, None)
 
 
 @pytest.mark.parametrize(
@@ -294,7 +294,7 @@ def test_what_is_judged_in_each_section(capsys, tmp_path):
     assert promised["E"] == {}
     means = {variant: target for (name, variant), target in promised["C"].items() if name is None}
     judged = peers.present().keys() & targets.PEER_MEANS.keys()
-    assert means == {f"{peer}, {size} KiB": targets.PEER_MEANS[peer] for peer in judged for size in (16, 32)}
+    assert means == {f"{peer}, 16 KiB": targets.PEER_MEANS[peer] for peer in judged}
 
 
 @pytest.mark.parametrize(("last_cache", "from_memory"), [(1000, True), (1 << 30, False), (0, False)])

@@ -111,7 +111,7 @@ def into_new_arrays(plan: Plan, done: Done) -> list[Row]:
                     "spread": own.spread,
                     "fill_seconds": fill.seconds,
                     "figure": times,
-                    "judged": targets.judge(times, "<=", targets.FRESH),
+                    "judged": targets.judge(times, "<=", targets.fresh(fmt)),
                 }
             )
         done(fmt.name)

@@ -29,6 +29,11 @@ def to_memory(fmt: Format, dtype: str, threads: int) -> float | None:
     return TO_MEMORY if fmt.kind != "plain" and dtype == "float32" and threads > 1 else None
 
 
+def fresh(fmt: Format) -> float | None:
+    """The target for decoding into a new array, where there is one."""
+    return FRESH if fmt.kind != "plain" else None
+
+
 def peer_each(fmt: Format, peer: str) -> float | None:
     """The target for one format against a peer, where there is one."""
     return PEER_EACH.get(peer) if fmt.kind != "plain" else None
