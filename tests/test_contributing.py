@@ -136,7 +136,7 @@ def test_the_suite_takes_the_new_format_as_it_is(copy: Path) -> None:
 
 def test_a_checkout_that_is_not_built_says_so(tmp_path: Path) -> None:
     shutil.copytree(ROOT / "cbquant", tmp_path / "cbquant", ignore=shutil.ignore_patterns("*.so", "__pycache__"))
-    done = run(tmp_path, "-c", "import cbquant")
+    done = run(tmp_path, "-S", "-c", "import cbquant")  # -S: without an editable install, which would step in
     assert "the compiled part of cbquant is not in" in done.stderr
     assert "pip install -e ." in done.stderr
 

@@ -270,6 +270,7 @@ def asan_ubsan(step: Step) -> str:
     libraries = [library_of_gcc("libasan.so", "libasan8"), library_of_gcc("libstdc++.so", "libstdc++-12-dev")]
     tree = step.tree_with_extension(CBQUANT_SANITIZE="address,undefined", CBQUANT_DEBUG="1")
     return step.pytest(
+        "--capture=sys",  # the sanitizer ends the process: what it said must be in the log by then
         *(f"--ignore=tests/{path.name}" for path in device),
         root=tree,
         LD_PRELOAD=" ".join(libraries),
