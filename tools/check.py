@@ -131,6 +131,12 @@ def tsan(step: Step) -> str:
     return step.run(command, TSAN_OPTIONS="halt_on_error=1").rstrip()
 
 
+@step("fork")
+def fork(step: Step) -> str:
+    """Forks while another thread makes the pool, in C: Python would come to that moment too seldom."""
+    return step.run([step.compile_c([need("gcc", "gcc"), "-O2"], "fork_main.c", "fork")]).rstrip()
+
+
 @step("qemu-neon")
 def qemu_neon(step: Step) -> str:
     """NEON as gcc and clang compile it, run by qemu, and the levels of this machine, by the same program in C."""
