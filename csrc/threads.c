@@ -19,7 +19,6 @@ static struct {
     pthread_cond_t work_came, helper_left;
     job *jobs;
     int workers;
-    int fork_handler;
 } pool = {.lock = PTHREAD_MUTEX_INITIALIZER, .work_came = PTHREAD_COND_INITIALIZER, .helper_left = PTHREAD_COND_INITIALIZER};
 
 /* A forked child has the pool's memory but not its threads: it begins anew. The lock is held over the fork, so that
@@ -32,6 +31,13 @@ static void after_fork_child(void) {
     pthread_cond_init(&pool.helper_left, NULL);
     pool.jobs = NULL;
     pool.workers = 0;
+}
+
+/* When the library is loaded, not at the first job: a fork that is under way in another thread would miss handlers that
+   come later, and its child inherit a lock that nobody opens. Without them there are no helpers. */
+static int fork_is_safe;
+__attribute__((constructor)) static void register_fork_handlers(void) {
+    fork_is_safe = pthread_atfork(before_fork, after_fork_parent, after_fork_child) == 0;
 }
 
 static void take_pieces(job *j) {
@@ -71,8 +77,7 @@ static void *worker(void *unused) {
    threads of the program, which may have blocked them to wait for them. */
 static void grow_pool(int workers) {
     sigset_t all, before;
-    if (pool.workers >= workers) return;
-    if (!pool.fork_handler) pool.fork_handler = pthread_atfork(before_fork, after_fork_parent, after_fork_child) == 0;
+    if (pool.workers >= workers || !fork_is_safe) return;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     while (pool.workers < workers) {
