@@ -166,7 +166,12 @@ def test_plain_arrays_are_taken_as_they_are() -> None:
         (np.zeros(4, ml_dtypes.bfloat16), "f16", TypeError, "got dtype bfloat16"),
         (np.zeros(8, ">f4"), "f32", ValueError, "buf: expected little-endian bytes, got dtype >f4"),
         (np.zeros(1, [("d", ">f2"), ("q", "i1", 32)]), "q8_0", ValueError, "buf: expected little-endian bytes"),
-        (np.zeros(1, [("a", [("d", ">f2", (1,))]), ("q", "i1", 32)]), "q8_0", ValueError, "buf: expected little-endian"),
+        (
+            np.zeros(1, [("a", [("d", ">f2", (1,))]), ("q", "i1", 32)]),
+            "q8_0",
+            ValueError,
+            "buf: expected little-endian",
+        ),
         (np.zeros(8, ">u2"), "q8_0", ValueError, "buf: expected little-endian bytes, got dtype >u2"),
         ([1, 2, 3], "q8_0", TypeError, "buf: expected bytes, a buffer or an array, got list"),
         (None, "q8_0", TypeError, "buf: expected bytes, a buffer or an array, got NoneType"),
