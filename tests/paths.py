@@ -129,3 +129,8 @@ def random_blocks(fmt: str, n: int, seed: int = 0) -> NDArray[np.uint8]:
     """Any bytes: every bit pattern is a legal block, infinite and NaN scales among them."""
     size = next(f.bytes for f in formats() if f.name == fmt)
     return np.random.default_rng([seed, len(fmt), size]).integers(0, 256, n * size, dtype=np.uint8)
+
+
+def as_float(values: NDArray[Any]) -> NDArray[Any]:
+    """bfloat16's bits as float32, so that a NaN is a NaN whatever its payload; other types as they are."""
+    return (values.astype(np.uint32) << 16).view(np.float32) if values.dtype == np.uint16 else values

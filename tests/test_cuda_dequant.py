@@ -12,7 +12,7 @@ import cbquant
 from cbquant import reference
 from cbquant.testing import assert_bits_equal
 from tests import ptx
-from tests.paths import BLOCK_FORMATS, ROOT, random_blocks
+from tests.paths import BLOCK_FORMATS, ROOT, as_float, random_blocks
 from tests.ptx.nvcc import compile_ptx, find_nvcc
 
 FORMATS = [f.name for f in cbquant.formats()]
@@ -46,11 +46,6 @@ def decode(module: ptx.Loaded, fmt: str, dtype: str, blocks: np.ndarray, stats: 
     ptx.run(module, name, grid=grid, block=THREADS, args=[source, out, n], stats=stats)
     assert len(out.unwritten()) == 0
     return out.array
-
-
-def as_float(values: np.ndarray) -> np.ndarray:
-    """bfloat16's bits as float32, so that NaN compares as NaN."""
-    return (values.astype(np.uint32) << 16).view(np.float32) if values.dtype == np.uint16 else values
 
 
 @pytest.mark.parametrize("fmt", FORMATS)

@@ -15,15 +15,10 @@ import cbquant
 from cbquant import reference, testing
 from cbquant.testing import assert_bits_equal
 from tests import oracles
-from tests.paths import BLOCK_FORMATS, DTYPES, PATHS, Path, random_blocks
+from tests.paths import BLOCK_FORMATS, DTYPES, PATHS, Path, as_float, random_blocks
 
 FORMATS = [f.name for f in cbquant.formats()]
 BLOCKS = 300  # some of every remainder for the pieces that kernels work in
-
-
-def as_float(values: NDArray[Any]) -> NDArray[Any]:
-    """bfloat16's bits as float32, so that a NaN is a NaN whatever its payload; other types as they are."""
-    return (values.astype(np.uint32) << 16).view(np.float32) if values.dtype == np.uint16 else values
 
 
 @pytest.mark.parametrize("fmt", FORMATS)

@@ -10,14 +10,14 @@ typedef struct {
     float (*s)(const uint8_t *b, uint32_t g);
     int elements, bytes, group;
     int scales, min;    /* CBQ_ONE .., CBQ_NOMIN .. */
-    int offset, bits;   /* value = code - offset; bits 8: signed codes */
+    int offset;         /* value = code - offset */
     const float *table; /* or NULL */
 } cbq_decoder;
 
 /* The kinds, as designated fields. Small unsigned codes have a table too: a ramp that begins at -offset. */
-#define LINEAR(o, n) .offset = o, .bits = n, .table = CBQ_LINEAR_BY_TABLE && n <= 4 ? cbq_ramp + 8 - o : 0
-#define TABLE(values) .offset = 0, .bits = 4, .table = values
-#define SIGNED .offset = 0, .bits = 8, .table = 0
+#define LINEAR(o, n) .offset = o, .table = CBQ_LINEAR_BY_TABLE && n <= 4 ? cbq_ramp + 8 - o : 0
+#define TABLE(values) .offset = 0, .table = values
+#define SIGNED .offset = 0, .table = 0
 CBQ_TABLE float cbq_ramp[24] = {-8, -7, -6, -5, -4, -3, -2, -1, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
 
 /* What the consumers rely on: whole runs, groups of whole vectors, and 8 or 16 group scales a block. */

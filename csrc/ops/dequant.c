@@ -78,14 +78,14 @@ cbq_code cbq_dequant(const cbq_dequant_args *a, cbq_status *st) {
     const cbq_format *f = &cbq_formats[a->format];
     const int64_t size = a->dtype == CBQ_F32 ? 4 : 2;
     int64_t n = 0;
-    int threads = cbq_resolve_threads(a->threads);
     if (cbq_count_blocks(f, a->blocks, &n, st)) return st->code;
     if (a->out.bytes % (f->elements * size) || a->out.bytes / (f->elements * size) != n)
         return cbq_fail(st, CBQ_BAD_VALUE, "out: expected %lld bytes for %lld blocks of %s, got %lld", (long long)(n * f->elements * size),
                         (long long)n, f->name, (long long)a->out.bytes);
     if (cbq_overlap(a->blocks, a->out)) return cbq_fail(st, CBQ_BAD_VALUE, "out: expected memory of its own, it overlaps buf");
 
-    if (n * f->elements < MIN_PARALLEL) threads = 1;
+    /* Only a large call asks how many there are: that is a system call. */
+    int threads = n * f->elements < MIN_PARALLEL ? 1 : cbq_resolve_threads(a->threads);
     task t = {.decode = a->level->kernels->to_float[a->format][a->dtype],
               .stream_copy = a->level->kernels->stream_copy,
               .blocks = a->blocks.data,
