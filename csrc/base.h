@@ -68,22 +68,31 @@ CBQ_FN uint32_t cbq_add4(uint32_t a, uint32_t b) {
 /* a - b for codes below 128 */
 CBQ_FN uint32_t cbq_sub4(uint32_t a, uint32_t b) { return ((a | CBQ_B(128)) - b) ^ CBQ_B(128); }
 
-/* The low 16 bits of x: four nibbles, one to a byte. The low 8 bits: four pairs of bits, one to a byte. */
-CBQ_FN uint32_t cbq_spread_nibbles(uint32_t x) {
-    return (x & 0xfu) | (x & 0xf0u) << 4 | (x & 0xf00u) << 8 | (x & 0xf000u) << 12;
-}
+/* Four fields of the low bits of x, the first at bit 0, one to a byte: 2 bits each, then 3, 4 and 7. A word file that has
+   an instruction for the longer ones (CBQ_DEPOSIT) defines it before this file is read. */
 CBQ_FN uint32_t cbq_spread_pairs(uint32_t x) {
     return (x & 3u) | (x & 12u) << 6 | (x & 48u) << 12 | (x & 192u) << 18;
 }
-/* Four fields of 3 bits, the first at bit 0, one to a byte. */
+#if defined(CBQ_DEPOSIT)
+CBQ_FN uint32_t cbq_spread_octals(uint32_t x) { return CBQ_DEPOSIT(x, CBQ_B(7)); }
+CBQ_FN uint32_t cbq_spread_nibbles(uint32_t x) { return CBQ_DEPOSIT(x, CBQ_B(15)); }
+CBQ_FN uint32_t cbq_spread_septets(uint32_t x) { return CBQ_DEPOSIT(x, CBQ_B(127)); }
+#else
 CBQ_FN uint32_t cbq_spread_octals(uint32_t x) {
     return (x & 7u) | (x & 0x38u) << 5 | (x & 0x1c0u) << 10 | (x & 0xe00u) << 15;
 }
+CBQ_FN uint32_t cbq_spread_nibbles(uint32_t x) {
+    return (x & 0xfu) | (x & 0xf0u) << 4 | (x & 0xf00u) << 8 | (x & 0xf000u) << 12;
+}
+CBQ_FN uint32_t cbq_spread_septets(uint32_t x) {
+    return (x & 0x7fu) | (x << 1 & 0x7f00u) | (x << 2 & 0x7f0000u) | (x << 3 & 0x7f000000u);
+}
+#endif
 
 /* Four sign fields of 7 bits (bits 0..27 of x) to the 32-bit sign mask of a run of 32: bit 7 of each byte is the
    parity of the other seven. */
 CBQ_FN uint32_t cbq_signs7(uint32_t x) {
-    uint32_t s = (x & 0x7fu) | (x << 1 & 0x7f00u) | (x << 2 & 0x7f0000u) | (x << 3 & 0x7f000000u);
+    uint32_t s = cbq_spread_septets(x);
     uint32_t parity = s ^ s >> 4;
     parity ^= parity >> 2;
     parity ^= parity >> 1;

@@ -15,6 +15,7 @@ uint32_t cbq_x86_features(cbq_x86_id id) {
     if (bit(id.leaf7_ebx, 5)) f |= CBQ_CPU_AVX2;
     if (bit(id.leaf1_ecx, 12)) f |= CBQ_CPU_FMA;
     if (bit(id.leaf1_ecx, 29)) f |= CBQ_CPU_F16C;
+    if (bit(id.leaf7_ebx, 8)) f |= CBQ_CPU_BMI2;
     if (bit(id.leaf7_1_eax, 4)) f |= CBQ_CPU_AVX_VNNI;
     if ((id.xcr0 & XCR0_AVX512) != XCR0_AVX512 || !bit(id.leaf7_ebx, 16)) return f;
     f |= CBQ_CPU_AVX512F;

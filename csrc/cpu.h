@@ -14,6 +14,7 @@ enum {
     CBQ_CPU_AVX512VBMI = 1 << 8,
     CBQ_CPU_AVX512VNNI = 1 << 9,
     CBQ_CPU_AVX512BF16 = 1 << 10,
+    CBQ_CPU_BMI2 = 1 << 11,
     CBQ_CPU_NEON = 1 << 16,
     CBQ_CPU_DOTPROD = 1 << 17,
     CBQ_CPU_I8MM = 1 << 18,

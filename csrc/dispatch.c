@@ -7,7 +7,7 @@
 #include "isa/target.h"
 
 #define AVX2_SET (CBQ_CPU_AVX2 | CBQ_CPU_FMA | CBQ_CPU_F16C)
-#define AVX512_SET (AVX2_SET | CBQ_CPU_AVX512F | CBQ_CPU_AVX512BW | CBQ_CPU_AVX512VL | CBQ_CPU_AVX512DQ | CBQ_CPU_AVX512VBMI)
+#define AVX512_SET (AVX2_SET | CBQ_CPU_AVX512F | CBQ_CPU_AVX512BW | CBQ_CPU_AVX512VL | CBQ_CPU_AVX512DQ | CBQ_CPU_AVX512VBMI | CBQ_CPU_BMI2)
 
 const cbq_level cbq_levels[] = {
     {"scalar", 0, &cbq_kernels_scalar, "scalar"},

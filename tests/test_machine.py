@@ -100,6 +100,7 @@ CPUID = {
     "AVX": (0, 28),
     "F16C": (0, 29),
     "AVX2": (1, 5),
+    "BMI2": (1, 8),
     "AVX512F": (1, 16),
     "AVX512DQ": (1, 17),
     "AVX512BW": (1, 30),
@@ -112,7 +113,7 @@ CPUID = {
 ALL = set(CPUID)
 STATES = {"OSXSAVE", "AVX"}  # they say what may be used; no kernel needs them for themselves
 
-HASWELL = STATES | {"AVX2", "FMA", "F16C"}
+HASWELL = STATES | {"AVX2", "BMI2", "FMA", "F16C"}
 ALDER_LAKE = HASWELL | {"AVX_VNNI"}
 SKYLAKE_X = HASWELL | {"AVX512F", "AVX512DQ", "AVX512BW", "AVX512VL"}
 ICE_LAKE = SKYLAKE_X | {"AVX512VBMI", "AVX512VNNI"}
@@ -174,7 +175,7 @@ def test_each_feature_is_a_bit_of_its_own(name: str) -> None:
 
 # The flags of /proc/cpuinfo that each level stands on.
 AVX2_FLAGS = {"avx2", "fma", "f16c"}
-AVX512_FLAGS = AVX2_FLAGS | {"avx512f", "avx512bw", "avx512vl", "avx512dq", "avx512vbmi"}
+AVX512_FLAGS = AVX2_FLAGS | {"bmi2", "avx512f", "avx512bw", "avx512vl", "avx512dq", "avx512vbmi"}
 FLAGS = {
     "scalar": set[str](),
     "avx2": AVX2_FLAGS,

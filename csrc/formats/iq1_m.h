@@ -11,7 +11,7 @@ CBQ_FN W cbq_iq1_m_codes(const cbq_iq1_m_block *b, uint32_t r, uint32_t o) {
     uint32_t h = cbq_u16(b->qh + 2 * r, 2);
     W grid = W_U64(e, o, cbq_iq1_grid8[b->qs[4 * r + e] | (h >> 4 * e & 7) << 8]);
     /* the delta bit of each row, on all of its 8 elements: +1 or, where it is set, -1 */
-    uint32_t minus = (h >> 3 & 1) * 0xffu | (h >> 7 & 1) * 0xff00u | (h >> 11 & 1) * 0xff0000u | (h >> 15) * 0xff000000u;
+    uint32_t minus = 255 * cbq_spread_nibbles(h >> 3 & 0x1111u);
     return w_add(grid, w_addall(w_bit(~minus, o) << 1, -1));
 }
 CBQ_FN float cbq_iq1_m_d(const cbq_iq1_m_block *b) {

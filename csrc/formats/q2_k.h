@@ -9,8 +9,8 @@ typedef struct { uint8_t scales[16], qs[64], d[2], dmin[2]; } cbq_q2_k_block;
 CBQ_FN W cbq_q2_k_codes(const cbq_q2_k_block *b, uint32_t r, uint32_t o) {
     return w_bits(w_ld(b->qs + 32 * (r / 4), o, 4), 2 * (r % 4), 2, 0);
 }
-CBQ_FN float cbq_q2_k_d(const cbq_q2_k_block *b) { return w_f16(b->d); }
-CBQ_FN float cbq_q2_k_dmin(const cbq_q2_k_block *b) { return w_f16(b->dmin); }
+CBQ_FN float cbq_q2_k_d(const cbq_q2_k_block *b) { return w_f16_of2(b->d, 0); }
+CBQ_FN float cbq_q2_k_dmin(const cbq_q2_k_block *b) { return w_f16_of2(b->d, 1); }
 CBQ_FN uint32_t cbq_q2_k_s4(const cbq_q2_k_block *b, uint32_t k) { return cbq_u32(b->scales + 4 * k, 4) & CBQ_B(15); }
 CBQ_FN uint32_t cbq_q2_k_m4(const cbq_q2_k_block *b, uint32_t k) { return cbq_u32(b->scales + 4 * k, 4) >> 4 & CBQ_B(15); }
 

@@ -6,7 +6,7 @@
 typedef struct { uint8_t d[2], m[2], qs[16]; } cbq_q4_1_block;
 
 CBQ_FN W cbq_q4_1_codes(const cbq_q4_1_block *b, uint32_t r, uint32_t o) { (void)r; return w_nib16(b->qs, o, 4); }
-CBQ_FN float cbq_q4_1_d(const cbq_q4_1_block *b) { return w_f16(b->d); }
-CBQ_FN float cbq_q4_1_dmin(const cbq_q4_1_block *b) { return -w_f16(b->m); }
+CBQ_FN float cbq_q4_1_d(const cbq_q4_1_block *b) { return w_f16_of2(b->d, 0); }
+CBQ_FN float cbq_q4_1_dmin(const cbq_q4_1_block *b) { return -w_f16_of2(b->d, 1); }
 
 #define CBQ_FORMAT_q4_1(BLOCK, PLAIN) BLOCK(q4_1, 3, 32, 20, 32, LINEAR(0, 4), ONE, MIN_ONE, 0, "4-bit codes, one scale and one minimum")

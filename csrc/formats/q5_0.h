@@ -7,7 +7,7 @@ typedef struct { uint8_t d[2], qh[4], qs[16]; } cbq_q5_0_block;
 
 CBQ_FN W cbq_q5_0_codes(const cbq_q5_0_block *b, uint32_t r, uint32_t o) {
     (void)r;
-    return w_nib16(b->qs, o, 2) | w_bit(cbq_u32(b->qh, 2), o) << 4;
+    return w_with_bit(w_nib16(b->qs, o, 2), cbq_u32(b->qh, 2), o, 4);
 }
 CBQ_FN float cbq_q5_0_d(const cbq_q5_0_block *b) { return w_f16(b->d); }
 

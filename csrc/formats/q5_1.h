@@ -8,9 +8,9 @@ typedef struct { uint8_t d[2], m[2], qh[4], qs[16]; } cbq_q5_1_block;
 
 CBQ_FN W cbq_q5_1_codes(const cbq_q5_1_block *b, uint32_t r, uint32_t o) {
     (void)r;
-    return w_nib16(b->qs, o, 4) | w_bit(cbq_u32(b->qh, 4), o) << 4;
+    return w_with_bit(w_nib16(b->qs, o, 4), cbq_u32(b->qh, 4), o, 4);
 }
-CBQ_FN float cbq_q5_1_d(const cbq_q5_1_block *b) { return w_f16(b->d); }
-CBQ_FN float cbq_q5_1_dmin(const cbq_q5_1_block *b) { return -w_f16(b->m); }
+CBQ_FN float cbq_q5_1_d(const cbq_q5_1_block *b) { return w_f16_of2(b->d, 0); }
+CBQ_FN float cbq_q5_1_dmin(const cbq_q5_1_block *b) { return -w_f16_of2(b->d, 1); }
 
 #define CBQ_FORMAT_q5_1(BLOCK, PLAIN) BLOCK(q5_1, 7, 32, 24, 32, LINEAR(0, 5), ONE, MIN_ONE, 0, "5-bit codes, one scale and one minimum")

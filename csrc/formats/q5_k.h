@@ -11,8 +11,8 @@ typedef struct { uint8_t d[2], dmin[2], scales[12], qh[32], qs[128]; } cbq_q5_k_
 CBQ_FN W cbq_q5_k_codes(const cbq_q5_k_block *b, uint32_t r, uint32_t o) {
     return w_bits(w_ld(b->qs + 32 * (r / 2), o, 4), 4 * (r % 2), 4, 0) | w_bits(w_ld(b->qh, o, 4), r, 1, 4);
 }
-CBQ_FN float cbq_q5_k_d(const cbq_q5_k_block *b) { return w_f16(b->d); }
-CBQ_FN float cbq_q5_k_dmin(const cbq_q5_k_block *b) { return w_f16(b->dmin); }
+CBQ_FN float cbq_q5_k_d(const cbq_q5_k_block *b) { return w_f16_of2(b->d, 0); }
+CBQ_FN float cbq_q5_k_dmin(const cbq_q5_k_block *b) { return w_f16_of2(b->d, 1); }
 CBQ_FN uint32_t cbq_q5_k_s4(const cbq_q5_k_block *b, uint32_t k) { return cbq_k_scale4(b->scales, k); }
 CBQ_FN uint32_t cbq_q5_k_m4(const cbq_q5_k_block *b, uint32_t k) { return cbq_k_min4(b->scales, k); }
 

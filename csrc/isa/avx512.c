@@ -1,7 +1,7 @@
-/* AVX-512 F, BW, VL, DQ, VBMI: every kernel of this instruction set. Compiled into every x86-64 build; run only where the cpu has it. */
+/* AVX-512 F, BW, VL, DQ, VBMI, and BMI2: every kernel of this instruction set. Compiled into every x86-64 build; run only where the cpu has it. */
 #include "target.h"
 #if CBQ_X86
-CBQ_TARGET_BEGIN("avx512f,avx512bw,avx512vl,avx512dq,avx512vbmi,avx2,fma,f16c")
+CBQ_TARGET_BEGIN("avx512f,avx512bw,avx512vl,avx512dq,avx512vbmi,avx2,fma,f16c,bmi2")
 #include "../word/avx512.h"
 #include "../kernels/to_float.h"
 

@@ -8,9 +8,14 @@
 typedef uint32_t W __attribute__((vector_size(32)));
 
 CBQ_FN float w_f16_bits(uint32_t bits) { return _mm_cvtss_f32(_mm_cvtph_ps(_mm_cvtsi32_si128((int)bits))); }
+CBQ_FN float w_f16_of2(const uint8_t *p, int i) { return _mm_cvtph_ps(_mm_cvtsi32_si128((int)cbq_u32(p, 2)))[i]; } /* one conversion for both */
 #include "words32.h"
 
 CBQ_FN W w_bit(uint32_t mask, uint32_t o) { (void)o; return w_mask(mask) & CBQ_B(1); }
+CBQ_FN W w_with_bit(W a, uint32_t mask, uint32_t o, int to) { return a | w_bit(mask, o) << to; }
+CBQ_FN W w_rows4(const uint32_t *table, const uint8_t *low, uint32_t high, uint32_t o) {
+    return W_U32(e, o, table[low[e] | (high << (8 - e) & 256)]);
+}
 /* (a ^ m) - m where m is -1 */
 CBQ_FN W w_neg(W a, uint32_t mask, uint32_t o) {
     W m = w_mask(mask);

@@ -1,17 +1,32 @@
 /* The word vocabulary, AVX-512 (F, BW, VL, DQ, VBMI): words are 32 codes in a 256-bit vector as in AVX2, floats go 16
    at a time. word/README.md says what the names mean. */
 #pragma once
-#include "../base.h"
 #include <immintrin.h>
+#if !defined(CBQ_EMULATE) /* SIMDe has no BMI2 */
+#define CBQ_DEPOSIT(x, mask) _pdep_u32(x, mask) /* not for AVX2: processors that have no AVX-512 may take 20 cycles for it */
+#endif
+#include "../base.h"
 
 #define CBQ_W 32
 #define CBQ_UNROLL _Pragma("GCC unroll 8") /* runs of a block: shifts and fields become constants */
 typedef uint32_t W __attribute__((vector_size(32)));
 
 CBQ_FN float w_f16_bits(uint32_t bits) { return _mm_cvtss_f32(_mm_cvtph_ps(_mm_cvtsi32_si128((int)bits))); }
+CBQ_FN float w_f16_of2(const uint8_t *p, int i) { return _mm_cvtph_ps(_mm_cvtsi32_si128((int)cbq_u32(p, 2)))[i]; } /* one conversion for both */
 #include "words32.h"
 
 CBQ_FN W w_bit(uint32_t mask, uint32_t o) { (void)o; return (W)_mm256_maskz_set1_epi8((__mmask32)mask, 1); }
+/* Adding what is not there yet is one masked instruction. */
+CBQ_FN W w_with_bit(W a, uint32_t mask, uint32_t o, int to) {
+    (void)o;
+    return (W)_mm256_mask_add_epi8((__m256i)a, (__mmask32)mask, (__m256i)a, _mm256_set1_epi8((char)(1 << to)));
+}
+/* A gather: 20 % faster than eight loads where the ninth bit has to be put in. */
+CBQ_FN W w_rows4(const uint32_t *table, const uint8_t *low, uint32_t high, uint32_t o) {
+    __m256i row = _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)low));
+    (void)o;
+    return (W)_mm256_i32gather_epi32((const int *)table, _mm256_or_si256(row, _mm256_maskz_set1_epi32((__mmask8)high, 256)), 4);
+}
 CBQ_FN W w_neg(W a, uint32_t mask, uint32_t o) {
     (void)o;
     return (W)_mm256_mask_sub_epi8((__m256i)a, (__mmask32)mask, _mm256_setzero_si256(), (__m256i)a);

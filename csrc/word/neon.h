@@ -12,6 +12,7 @@ CBQ_FN uint8x16_t w_to_u8(W w) { uint8x16_t v; memcpy(&v, &w, 16); return v; }
 
 CBQ_FN float w_f16_bits(uint32_t bits) { return cbq_f16_to_f32(bits); }
 CBQ_FN float w_f16(const uint8_t *p) { return w_f16_bits(cbq_u16(p, 2)); }
+CBQ_FN float w_f16_of2(const uint8_t *p, int i) { return w_f16(p + 2 * i); }
 
 CBQ_FN W w_ld(const uint8_t *p, uint32_t o, int align) { (void)align; return w_from_u8(vld1q_u8(p + o)); }
 CBQ_FN W w_ld16(const uint8_t *p, uint32_t o, int align) { (void)o; (void)align; return w_from_u8(vld1q_u8(p)); }
@@ -36,6 +37,7 @@ CBQ_FN W w_mask16(uint32_t mask) {
     return w_from_u8(vtstq_u8(vcombine_u8(vdup_n_u8((uint8_t)mask), vdup_n_u8((uint8_t)(mask >> 8))), bit_of));
 }
 CBQ_FN W w_bit(uint32_t mask, uint32_t o) { return w_mask16(mask >> o) & CBQ_B(1); }
+CBQ_FN W w_with_bit(W a, uint32_t mask, uint32_t o, int to) { return a | w_bit(mask, o) << to; }
 CBQ_FN W w_neg(W a, uint32_t mask, uint32_t o) {
     W m = w_mask16(mask >> o);
     return w_from_u8(vsubq_u8(w_to_u8(a ^ m), w_to_u8(m)));
@@ -59,6 +61,11 @@ CBQ_FN W w_digit3(W a) {
 /* `expr` for the pieces of the half run at o; statement expressions, because `e` must be a variable of the expression. */
 #define W_U64(e, o, expr) ({ uint64_t w_t[2]; _Pragma("GCC unroll 2") for (uint32_t w_i = 0; w_i < 2; w_i++) { uint32_t e = (o) / 8 + w_i; w_t[w_i] = (expr); } W w_v; memcpy(&w_v, w_t, 16); w_v; })
 #define W_U32(e, o, expr) ({ uint32_t w_t[4]; _Pragma("GCC unroll 4") for (uint32_t w_i = 0; w_i < 4; w_i++) { uint32_t e = (o) / 4 + w_i; w_t[w_i] = (expr); } W w_v; memcpy(&w_v, w_t, 16); w_v; })
+
+/* Row number low[e] + 256 * (bit e of high) of a table of four codes each. */
+CBQ_FN W w_rows4(const uint32_t *table, const uint8_t *low, uint32_t high, uint32_t o) {
+    return W_U32(e, o, table[low[e] | (high << (8 - e) & 256)]);
+}
 
 /* ---- the float side ---- */
 #define CBQ_LANES 4

@@ -9,6 +9,7 @@ typedef uint32_t W;
 
 CBQ_FN float w_f16_bits(uint32_t bits) { return cbq_f16_to_f32(bits); }
 CBQ_FN float w_f16(const uint8_t *p) { return w_f16_bits(cbq_u16(p, 2)); }
+CBQ_FN float w_f16_of2(const uint8_t *p, int i) { return w_f16(p + 2 * i); }
 
 CBQ_FN W w_ld(const uint8_t *p, uint32_t o, int align) { return cbq_u32(p + o, align); }
 CBQ_FN W w_ld16(const uint8_t *p, uint32_t o, int align) { return cbq_u32(p + (o & 15), align); }
@@ -22,6 +23,7 @@ CBQ_FN W w_bits(W a, uint32_t pos, int n, uint32_t to) { return (a >> pos & CBQ_
 
 /* Four bits of a mask, one to a byte: the product puts bit i at bit 8i. */
 CBQ_FN W w_bit(uint32_t mask, uint32_t o) { return (mask >> o & 15) * 0x00204081u & CBQ_B(1); }
+CBQ_FN W w_with_bit(W a, uint32_t mask, uint32_t o, int to) { return a | w_bit(mask, o) << to; }
 /* -a where the mask says so: complement and add one; codes are 1..127 there, so no carry leaves a byte */
 CBQ_FN W w_neg(W a, uint32_t mask, uint32_t o) {
     W m = w_bit(mask, o);
@@ -43,6 +45,11 @@ CBQ_FN W w_digit3(W a) {
    Statement expressions, because `e` must be a variable of the format's own expression. */
 #define W_U64(e, o, expr) ({ uint32_t e = (o) >> 3; (uint32_t)((uint64_t)(expr) >> (8 * ((o) & 4))); })
 #define W_U32(e, o, expr) ({ uint32_t e = (o) >> 2; (uint32_t)(expr); })
+
+/* Row number low[e] + 256 * (bit e of high) of a table of four codes each. */
+CBQ_FN W w_rows4(const uint32_t *table, const uint8_t *low, uint32_t high, uint32_t o) {
+    return W_U32(e, o, table[low[e] | (high << (8 - e) & 256)]);
+}
 
 #if !defined(__CUDACC__)
 /* ---- the float side: vectors of 4 floats, which every target of gcc and clang has ---- */

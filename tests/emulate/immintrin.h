@@ -17,6 +17,13 @@ static inline __m256i cbq_gap_maskz_set1_epi8(__mmask32 k, char a) { return _mm2
 static inline __m256i cbq_gap_mask_sub_epi8(__m256i src, __mmask32 k, __m256i a, __m256i b) {
     return _mm256_mask_mov_epi8(src, k, _mm256_sub_epi8(a, b));
 }
+static inline __m256i cbq_gap_mask_add_epi8(__m256i src, __mmask32 k, __m256i a, __m256i b) {
+    return _mm256_mask_mov_epi8(src, k, _mm256_add_epi8(a, b));
+}
+#define __mmask8 simde__mmask8
+static inline __m256i cbq_gap_maskz_set1_epi32(__mmask8 k, int a) { return _mm256_maskz_mov_epi32(k, _mm256_set1_epi32(a)); }
+#define _mm256_mask_add_epi8(src, k, a, b) cbq_gap_mask_add_epi8(src, k, a, b)
+#define _mm256_maskz_set1_epi32(k, a) cbq_gap_maskz_set1_epi32(k, a)
 #define _mm256_maskz_set1_epi8(k, a) cbq_gap_maskz_set1_epi8(k, a)
 #define _mm256_mask_sub_epi8(src, k, a, b) cbq_gap_mask_sub_epi8(src, k, a, b)
 static inline __m256i cbq_gap_cvtepi32_epi16(__m512i a) {
