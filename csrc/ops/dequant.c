@@ -5,9 +5,7 @@
 #include "../cpu.h"
 #include "check.h"
 
-/* Elements that one thread takes at a time, and below which a call stays on the caller's thread: waking a thread takes
-   20 to 50 microseconds, in which one core decodes some 200 000 elements. */
-enum { GRAIN = 1 << 16, MIN_PARALLEL = 1 << 19 };
+enum { GRAIN = 1 << 16 }; /* elements that one thread takes at a time */
 
 /* A piece of the output on its way past the cache: one block of the largest format in float32. So few lines fit the store
    buffer, and the next tile is decoded while they drain. On Sapphire Rapids, as shares of a streaming fill with one
@@ -85,7 +83,7 @@ cbq_code cbq_dequant(const cbq_dequant_args *a, cbq_status *st) {
     if (cbq_overlap(a->blocks, a->out)) return cbq_fail(st, CBQ_BAD_VALUE, "out: expected memory of its own, it overlaps buf");
 
     /* Only a large call asks how many there are: that is a system call. */
-    int threads = n * f->elements < MIN_PARALLEL ? 1 : cbq_resolve_threads(a->threads);
+    int threads = n * f->elements < CBQ_DEQUANT_MIN_PARALLEL ? 1 : cbq_resolve_threads(a->threads);
     task t = {.decode = a->level->kernels->to_float[a->format][a->dtype],
               .stream_copy = a->level->kernels->stream_copy,
               .blocks = a->blocks.data,
