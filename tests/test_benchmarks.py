@@ -297,7 +297,7 @@ def test_what_is_judged_in_each_section(capsys, tmp_path):
     assert means == {f"{peer}, 16 KiB": targets.PEER_MEANS[peer] for peer in judged}
 
 
-@pytest.mark.parametrize(("last_cache", "from_memory"), [(1000, True), (1 << 30, False), (0, False)])
+@pytest.mark.parametrize(("last_cache", "from_memory"), [(1000, True), (0, False)])
 def test_the_scaled_ceiling_counts_where_blocks_exceed_the_last_cache(
     capsys, tmp_path, monkeypatch, last_cache, from_memory
 ):

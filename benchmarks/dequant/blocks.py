@@ -9,6 +9,28 @@ import cbquant
 from cbquant._buffer import PLAIN_DTYPES
 from cbquant._formats import Format
 
+_MAX_COPIES = 1024
+
+
+class ColdBlocks:
+    """Blocks as a model's file has them: read once, from memory. Copies of the same blocks, given in turns, and as many
+    of them as it takes to be more than twice the last cache."""
+
+    def __init__(self, raw: NDArray[np.uint8]) -> None:
+        last_cache = cbquant.info()["last_cache_bytes"]
+        copies = 2 * last_cache // raw.nbytes + 1
+        self.nbytes = raw.nbytes
+        #: whether a copy has left the caches when its turn comes again; not known where the size of the cache is not
+        self.are_cold = last_cache > 0 and copies <= _MAX_COPIES
+        self._copies = [raw.copy() for _ in range(copies if self.are_cold else 1)]
+        self._turn = 0
+
+    def next(self) -> NDArray[np.uint8]:
+        """The copy that was used longest ago."""
+        self._turn = (self._turn + 1) % len(self._copies)
+        return self._copies[self._turn]
+
+
 _LIMITS = np.finfo(np.float32)
 
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 import cbquant
 from benchmarks.ceilings import Crew, fresh_fill, memory_fills, scale
 from benchmarks.dequant import targets
-from benchmarks.dequant.blocks import random_blocks
+from benchmarks.dequant.blocks import ColdBlocks, random_blocks
 from benchmarks.dequant.plan import Done, Plan, Row, threads_word
 from benchmarks.machine import touched_memory
 from benchmarks.timing import Call, Timing, fastest, measure, ratio
@@ -43,44 +43,45 @@ def _into_used_memory(plan: Plan, dtypes: tuple[str, ...], threads: tuple[int, .
 
 def _one_format(fmt: Format, dtype: str, memory: NDArray[np.uint8], crews: list[Crew], rounds: int) -> list[Row]:
     out: NDArray[Any] = memory.view("uint16" if dtype == "bfloat16" else dtype)
-    raw = random_blocks(fmt, out.size)
+    blocks = ColdBlocks(random_blocks(fmt, out.size))
     candidates: dict[tuple[int, str], list[Call]] = {}
     for crew in crews:
-        decode = partial(cbquant.dequant, raw, fmt.name, dtype=dtype, out=out, threads=crew.threads)
-        candidates[crew.threads, _OWN] = [decode]
+        candidates[crew.threads, _OWN] = [partial(_decode_next, blocks, fmt.name, dtype, out, crew.threads)]
         for kind, calls in memory_fills(out, crew).items():
             candidates[crew.threads, kind] = calls
     timings = measure(candidates, rounds)
     rows = []
     for crew in crews:
         mine = {kind: timing for (count, kind), timing in timings.items() if count == crew.threads}
-        rows.append(_row(fmt, dtype, crew.threads, out.nbytes, raw.nbytes, mine))
+        rows.append(_row(fmt, dtype, crew.threads, out.nbytes, blocks, mine))
     return rows
 
 
-def _row(fmt: Format, dtype: str, threads: int, out_bytes: int, stored_bytes: int, timings: dict[str, Timing]) -> Row:
+def _decode_next(blocks: ColdBlocks, fmt: str, dtype: str, out: NDArray[Any], threads: int) -> None:
+    cbquant.dequant(blocks.next(), fmt, dtype=dtype, out=out, threads=threads)
+
+
+def _row(fmt: Format, dtype: str, threads: int, out_bytes: int, blocks: ColdBlocks, timings: dict[str, Timing]) -> Row:
     own = timings.pop(_OWN)
     ceiling = fastest(timings)
     of_ceiling = ratio(timings[ceiling], own)
     item = 4 if dtype == "float32" else 2
     of_scaled = of_ceiling / scale(item, fmt.bytes / fmt.elements)
-    # What is decoded again and again comes from memory only where the last cache cannot hold it.
-    from_memory = 0 < cbquant.info()["last_cache_bytes"] < stored_bytes
-    figure = of_scaled if from_memory else of_ceiling
+    figure = of_scaled if blocks.are_cold else of_ceiling
     return {
         "format": fmt.name,
         "variant": threads_word(threads) if dtype == "float32" else dtype,
         "dtype": dtype,
         "threads": threads,
         "output_bytes": out_bytes,
-        "stored_bytes": stored_bytes,
+        "stored_bytes": blocks.nbytes,
         "seconds": own.seconds,
         "spread": own.spread,
         "ceiling": ceiling,
         "ceiling_seconds": {kind: timing.seconds for kind, timing in timings.items()},
         "of_ceiling": of_ceiling,
         "of_scaled_ceiling": of_scaled,
-        "blocks_from_memory": from_memory,
+        "blocks_from_memory": blocks.are_cold,
         "figure": figure,
         "judged": targets.judge(figure, ">=", targets.to_memory(fmt, dtype, threads)),
     }

@@ -44,18 +44,17 @@ def _into_used_memory(title: str, rows: list[Row]) -> Table:
     columns = [_FORMAT]
     for variant in variants(rows):
         columns += [*_numbers(f"{variant}: GB/s", "ceiling"), Column("by"), *_numbers("of it", "of scaled")]
-    body, exceeding = [], []
+    body = []
     for name, own in by_format(rows).items():
         cells = []
         for row in own.values():
             fractions = [f"{row['of_ceiling']:.2f}", f"{row['of_scaled_ceiling']:.2f}"]
             cells += [_speed(row, row["seconds"]), *_ceiling(row), *fractions]
         body.append([name, *cells, held(own.values())])
-        exceeding += [name] if any(row["blocks_from_memory"] for row in own.values()) else []
     note = (
         "GB/s of output. The ceiling is the fastest fill of the same memory with as many threads. The scaled one\n"
-        "leaves room for reading the blocks; it counts where they exceed the last cache "
-        f"(here: {', '.join(exceeding) or 'nowhere'}).\n"
+        "leaves room for reading the blocks; it counts where they come from memory "
+        f"(here: {'yes' if rows[0]['blocks_from_memory'] else 'no, the size of the last cache is unknown'}).\n"
         f"Target, with 2 threads or more: {promised(rows) or 'not measured'}."
     )
     return Table(title, note, [*columns, _HELD], body)
