@@ -25,6 +25,7 @@ except ImportError as error:
 
 from cbquant._api import dequant, info, set_num_threads, validate
 from cbquant._formats import Format, formats
+from cbquant._products import matmul, moe_matmul
 
 if TYPE_CHECKING:
     from cbquant import reference, testing
@@ -40,6 +41,8 @@ __all__ = [
     "dequant",
     "formats",
     "info",
+    "matmul",
+    "moe_matmul",
     "open",
     "reference",
     "set_num_threads",

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
-import operator
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from cbquant import _core
+from cbquant._arguments import check_out, check_shape, check_threads, dtype_name, empty
 from cbquant._buffer import as_bytes
 from cbquant._formats import Format, get
 
@@ -18,15 +17,6 @@ if TYPE_CHECKING:
 
 # For new memory: the system has just written its zeros, and they are still in the cache.
 _THROUGH_CACHE = 0
-_DTYPES = ("float32", "float16", "bfloat16")
-# What an output array may be, without asking for the (slow) name of its dtype.
-_OUT_DTYPES = {
-    np.dtype(np.float32): "float32",
-    np.dtype(np.float16): "float16",
-    np.dtype(np.uint16): "bfloat16",
-}
-_MAX_DIMS = 32  # what NumPy 1 allows
-_MAX_ELEMENTS = (2**63 - 1) // 8  # NumPy counts an array's bytes in an int64, also those of an empty one
 
 
 def dequant(
@@ -95,84 +85,17 @@ def dequant(
             return done
     f = get(fmt)
     data = as_bytes(buf, f.name)
-    kind = _dtype_name(dtype, out)
+    kind = dtype_name(dtype, out)
     result_shape = _result_shape(data, f, shape, out)
     if out is None:
-        result = _empty(result_shape, kind)
-        _core.dequant(data, f.name, result, kind, _threads(threads), None, _THROUGH_CACHE)
+        result = empty(result_shape, kind)
+        _core.dequant(data, f.name, result, kind, check_threads(threads), None, _THROUGH_CACHE)
         return result
-    result = _check_out(out, result_shape, kind)
+    result = check_out(out, result_shape, kind)
     if np.may_share_memory(data, out) or (isinstance(buf, np.ndarray) and np.may_share_memory(buf, out)):
         raise ValueError("out: expected memory of its own, it overlaps buf")
-    _core.dequant(data, f.name, result, kind, _threads(threads))
+    _core.dequant(data, f.name, result, kind, check_threads(threads))
     return out
-
-
-def _threads(threads: int | None, name: str = "threads") -> int:
-    """The argument as C takes it: 0 is the default."""
-    if threads is None:
-        return 0
-    if isinstance(threads, (bool, np.bool_)) or not hasattr(threads, "__index__"):
-        raise TypeError(f"{name}: expected a whole number from 1, got {type(threads).__name__}")
-    number = operator.index(threads)
-    if not 1 <= number <= _core.MAX_THREADS:
-        raise ValueError(f"{name}: expected 1 to {_core.MAX_THREADS}, got {number}")
-    return number
-
-
-def _dtype_name(dtype: Any, out: NDArray[Any] | None) -> str:
-    """float32, float16 or bfloat16: what `dtype` says or, where it was left at its default, what `out` is."""
-    if isinstance(dtype, str) and dtype in _DTYPES:
-        name = dtype
-    else:
-        try:
-            name = np.dtype(dtype).name
-        except TypeError:
-            raise TypeError(f"dtype: expected {', '.join(_DTYPES)}, got {dtype!r}") from None
-        if name not in _DTYPES or dtype is None:
-            raise TypeError(f"dtype: expected {', '.join(_DTYPES)}, got {name}")
-    if name == "float32" and isinstance(out, np.ndarray):
-        return _out_dtype(out) or name
-    return name
-
-
-def _out_dtype(out: NDArray[Any]) -> str | None:
-    known = _OUT_DTYPES.get(out.dtype)
-    if known is None and out.dtype.itemsize == 2 and out.dtype.name == "bfloat16":
-        return "bfloat16"
-    return known
-
-
-def _dims(shape: int | Sequence[int]) -> tuple[int, ...]:
-    try:
-        return (operator.index(shape),)  # type: ignore[arg-type]
-    except TypeError:
-        return tuple(operator.index(d) for d in shape)  # type: ignore[union-attr]
-
-
-def _as_shape(shape: int | Sequence[int]) -> tuple[int, ...]:
-    try:
-        dims = _dims(shape)
-    except TypeError:
-        raise TypeError(f"shape: expected whole numbers, got {shape!r}") from None
-    if any(d < 0 for d in dims):
-        raise ValueError(f"shape: expected dimensions from 0 up, got {dims}")
-    if math.prod(d for d in dims if d) > _MAX_ELEMENTS or len(dims) > _MAX_DIMS:
-        raise ValueError(f"shape: {dims} is larger than any array can be")
-    return dims
-
-
-def check_shape(f: Format, shape: int | Sequence[int], nbytes: int, name: str = "buf") -> tuple[int, ...]:
-    """`shape` as a tuple, where `nbytes` bytes of format `f` are exactly that many elements."""
-    dims = _as_shape(shape)
-    if not dims and f.elements > 1:
-        raise ValueError(f"shape: expected at least one dimension for {f.name}, got ()")
-    if dims and dims[-1] % f.elements:
-        raise ValueError(f"shape {dims}: last dimension {dims[-1]} is not a multiple of {f.elements} ({f.name})")
-    expected = math.prod(dims) // f.elements * f.bytes
-    if expected != nbytes:
-        raise ValueError(f"{name}: expected {expected} bytes for shape {dims} of {f.name}, got {nbytes}")
-    return dims
 
 
 def _result_shape(
@@ -190,34 +113,6 @@ def _result_shape(
     if isinstance(out, np.ndarray) and len(inferred) == 1 and out.ndim > 1 and out.size == inferred[0]:
         return check_shape(f, out.shape, data.size)
     return inferred
-
-
-def _check_out(out: NDArray[Any], shape: tuple[int, ...], dtype: str) -> NDArray[Any]:
-    """`out`, viewed as uint16 for bfloat16, once it can take the result."""
-    if not isinstance(out, np.ndarray):
-        raise TypeError(f"out: expected an ndarray, got {type(out).__name__}")
-    if out.dtype.byteorder == ">":
-        raise ValueError(f"out: expected native byte order, got dtype {out.dtype.str}")
-    if _out_dtype(out) != dtype:
-        raise TypeError(f"out: expected dtype {dtype}, got {out.dtype.name}")
-    if out.shape != shape:
-        raise ValueError(f"out: expected shape {shape}, got {out.shape}")
-    if not out.flags.c_contiguous:
-        raise ValueError("out: expected a C-contiguous array, got a strided one")
-    if not out.flags.writeable:
-        raise ValueError("out: expected a writable array, got a read-only one")
-    return out.view(np.uint16) if dtype == "bfloat16" else out
-
-
-def _empty(shape: tuple[int, ...], dtype: str) -> NDArray[Any]:
-    if dtype != "bfloat16":
-        return np.empty(shape, dtype)
-    try:
-        import ml_dtypes
-    except ImportError:
-        message = 'dtype="bfloat16" needs ml_dtypes: pip install "cbquant[bf16]", or pass a uint16 array as out='
-        raise ImportError(message) from None
-    return np.empty(shape, ml_dtypes.bfloat16)
 
 
 def validate(buf: Any, fmt: str, threads: int | None = None) -> NDArray[np.int64]:
@@ -256,7 +151,7 @@ def validate(buf: Any, fmt: str, threads: int | None = None) -> NDArray[np.int64
     if data.size % f.bytes:
         raise ValueError(f"buf: {data.size} bytes are not a multiple of {f.bytes} (one block of {f.name})")
     mask = np.empty(data.size // f.bytes, np.uint8)
-    _core.nonfinite(data, f.name, mask, _threads(threads))
+    _core.nonfinite(data, f.name, mask, check_threads(threads))
     return np.flatnonzero(mask).astype(np.int64, copy=False)
 
 
@@ -277,7 +172,7 @@ def set_num_threads(n: int | None) -> None:
     1
     >>> cbquant.set_num_threads(None)
     """
-    _core.set_num_threads(_threads(n, "n"))
+    _core.set_num_threads(check_threads(n, "n"))
 
 
 class Info(dict[str, Any]):

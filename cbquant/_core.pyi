@@ -22,6 +22,22 @@ def dequant(
 def dequant_simple(src: Any, fmt: Any, out: Any, threads: Any, /) -> NDArray[Any] | None: ...
 def nonfinite(src: NDArray[np.uint8], fmt: str, mask: NDArray[np.uint8], threads: int = 0, /) -> None: ...
 
+# csrc/bind/products.c
+def matmul(
+    x: NDArray[Any],
+    dtype: str,
+    w: NDArray[np.uint8],
+    fmt: str,
+    out: NDArray[Any],
+    out_dtype: str,
+    m: int,
+    n: int,
+    k: int,
+    precision: str = "f32",
+    threads: int = 0,
+    isa: str | None = None,
+) -> None: ...
+
 # csrc/bind/machine.c
 def isa_levels() -> list[tuple[str, bool, str]]: ...
 def isa() -> str: ...

@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-from cbquant import _api, _formats
+from cbquant import _api, _arguments, _formats
 from cbquant._buffer import PLAIN_DTYPES, as_bytes
+from cbquant._products import matmul
 
 _UNKNOWN = "unknown_"
 
@@ -84,7 +85,7 @@ class QuantTensor:
     def __init__(self, buf: Any, fmt: str, shape: int | Sequence[int]) -> None:
         info = _formats.get(fmt)
         data = as_bytes(buf, info.name)
-        dims = _api.check_shape(info, shape, data.size)
+        dims = _arguments.check_shape(info, shape, data.size)
         # A scalar, which only a plain format can hold, is a row of one element.
         row = (dims[-1] if dims else 1) // info.elements * info.bytes
         self._raw, self._format, self._shape = data.reshape((*dims[:-1], row)), info.name, dims
@@ -128,6 +129,24 @@ class QuantTensor:
     def raw(self) -> NDArray[Any]:
         """The blocks as a uint8 array [..., row bytes], not copied; [bytes] where the format is unknown."""
         return self._raw
+
+    @property
+    def T(self) -> Transposed:
+        """The transpose, for products: ``x @ t.T`` is `cbquant.matmul`."""
+        return Transposed(self)
+
+    def known_blocks(self, participle: str) -> NDArray[np.uint8]:
+        """The blocks; a ValueError where the format is unknown."""
+        self._require_known(participle)
+        return self._raw
+
+    def __matmul__(self, y: Any) -> NDArray[Any]:
+        """``t[N, K] @ y[K]`` -> ``[N]`` and ``t[N, K] @ y[K, M]`` -> ``[N, M]``: `cbquant.matmul`, transposed."""
+        columns = np.asarray(y)
+        if columns.ndim not in (1, 2):
+            raise ValueError(f"y: expected one or two dimensions, got shape {columns.shape}")
+        product: NDArray[Any] = matmul(columns.T, self).T
+        return product
 
     def _require_known(self, participle: str) -> None:
         if is_unknown(self._format):
@@ -253,6 +272,43 @@ class QuantTensor:
             cells["bits per weight"] = f"{_formats.get(self._format).bits_per_weight:g}"
         rows = "".join(f"<tr><th>{k}</th><td>{html.escape(v)}</td></tr>" for k, v in cells.items())
         return f"<table><caption>QuantTensor</caption>{rows}</table>"
+
+
+class Transposed:
+    """The transpose of a `QuantTensor` ``[N, K]``: it multiplies, ``x[..., K] @ t.T`` -> ``[..., N]``, and is of no
+    other use. ``T`` is the tensor again.
+
+    Examples
+    --------
+    >>> import cbquant, numpy as np
+    >>> t = cbquant.QuantTensor(bytes.fromhex("0038") + bytes(range(32)), "q8_0", (1, 32))
+    >>> np.ones(32, np.float32) @ t.T
+    array([248.], dtype=float32)
+    """
+
+    __slots__ = ("T",)
+
+    def __init__(self, tensor: QuantTensor) -> None:
+        #: the tensor itself
+        self.T = tensor
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Dimensions in elements: those of the tensor, the last one first."""
+        return self.T.shape[::-1]
+
+    def __rmatmul__(self, x: Any) -> NDArray[Any]:
+        return matmul(x, self.T)
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        """``np.matmul(x, t.T, out=...)``, which ``ndarray @ t.T`` calls too."""
+        if ufunc is not np.matmul or method != "__call__" or inputs[1] is not self or kwargs.keys() - {"out"}:
+            return NotImplemented
+        (out,) = kwargs.get("out", (None,))
+        return matmul(inputs[0], self.T, out=out)
+
+    def __repr__(self) -> str:
+        return f"{self.T!r}.T"
 
 
 def _expand_ellipsis(keys: tuple[Any, ...], ndim: int) -> tuple[Any, ...]:

@@ -24,6 +24,9 @@
 /* The same byte four times: masks and constants for words of four codes. */
 #define CBQ_B(x) (0x01010101u * (uint32_t)(x))
 
+/* Added to signed codes of so many bits, it makes them unsigned. */
+#define CBQ_BIAS(bits) (1 << ((bits) - 1))
+
 CBQ_FN float cbq_as_f32(uint32_t u) { float f; memcpy(&f, &u, 4); return f; }
 CBQ_FN uint32_t cbq_as_u32(float f) { uint32_t u; memcpy(&u, &f, 4); return u; }
 

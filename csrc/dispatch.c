@@ -7,22 +7,24 @@
 #include "isa/target.h"
 
 #define AVX2_SET (CBQ_CPU_AVX2 | CBQ_CPU_FMA | CBQ_CPU_F16C)
+#define VNNI_SET (AVX512_SET | CBQ_CPU_AVX512VNNI)
 #define AVX512_SET (AVX2_SET | CBQ_CPU_AVX512F | CBQ_CPU_AVX512BW | CBQ_CPU_AVX512VL | CBQ_CPU_AVX512DQ | CBQ_CPU_AVX512VBMI | CBQ_CPU_BMI2)
+#define I8MM_SET (CBQ_CPU_NEON | CBQ_CPU_DOTPROD | CBQ_CPU_I8MM)
 
 const cbq_level cbq_levels[] = {
-    {"scalar", 0, &cbq_kernels_scalar, "scalar"},
+    {"scalar", 0, &cbq_kernels_scalar, "scalar", &cbq_int_scalar, NULL},
 #if CBQ_X86
-    {"avx2", AVX2_SET, &cbq_kernels_avx2, "avx2"},
-    {"avxvnni", AVX2_SET | CBQ_CPU_AVX_VNNI, &cbq_kernels_avx2, "avx2"},
-    {"avx512", AVX512_SET, &cbq_kernels_avx512, "avx512"},
-    {"avx512vnni", AVX512_SET | CBQ_CPU_AVX512VNNI, &cbq_kernels_avx512, "avx512"},
-    {"avx512bf16", AVX512_SET | CBQ_CPU_AVX512VNNI | CBQ_CPU_AVX512BF16, &cbq_kernels_avx512, "avx512"},
+    {"avx2", AVX2_SET, &cbq_kernels_avx2, "avx2", &cbq_int_avx2, NULL},
+    {"avxvnni", AVX2_SET | CBQ_CPU_AVX_VNNI, &cbq_kernels_avx2, "avx2", &cbq_int_avxvnni, NULL},
+    {"avx512", AVX512_SET, &cbq_kernels_avx512, "avx512", &cbq_int_avx512, NULL},
+    {"avx512vnni", VNNI_SET, &cbq_kernels_avx512, "avx512", &cbq_int_avx512vnni, NULL},
+    {"avx512bf16", VNNI_SET | CBQ_CPU_AVX512BF16, &cbq_kernels_avx512, "avx512", &cbq_int_avx512vnni, cbq_tile_bf16_avx512},
 #endif
 #if CBQ_ARM
-    {"neon", CBQ_CPU_NEON, &cbq_kernels_neon, "neon"},
-    {"neon_dotprod", CBQ_CPU_NEON | CBQ_CPU_DOTPROD, &cbq_kernels_neon, "neon"},
-    {"neon_i8mm", CBQ_CPU_NEON | CBQ_CPU_DOTPROD | CBQ_CPU_I8MM, &cbq_kernels_neon, "neon"},
-    {"neon_bf16", CBQ_CPU_NEON | CBQ_CPU_DOTPROD | CBQ_CPU_I8MM | CBQ_CPU_ARM_BF16, &cbq_kernels_neon, "neon"},
+    {"neon", CBQ_CPU_NEON, &cbq_kernels_neon, "neon", &cbq_int_neon, NULL},
+    {"neon_dotprod", CBQ_CPU_NEON | CBQ_CPU_DOTPROD, &cbq_kernels_neon, "neon", &cbq_int_neon_dotprod, NULL},
+    {"neon_i8mm", I8MM_SET, &cbq_kernels_neon, "neon", &cbq_int_neon_dotprod, NULL},
+    {"neon_bf16", I8MM_SET | CBQ_CPU_ARM_BF16, &cbq_kernels_neon, "neon", &cbq_int_neon_dotprod, cbq_tile_bf16_neon},
 #endif
 };
 const int cbq_n_levels = (int)(sizeof cbq_levels / sizeof cbq_levels[0]);

@@ -7,7 +7,9 @@ typedef struct {
     const char *name;
     uint32_t needs; /* CBQ_CPU_* */
     const cbq_kernels *kernels;
-    const char *kernels_name; /* levels that bring nothing of their own yet share the kernels of a lower one */
+    const char *kernels_name;    /* levels that bring nothing of their own to decoding share the kernels of a lower one */
+    const cbq_int_kernels *ints; /* for the panels of `kernels` */
+    cbq_tile_fn *tile_bf16;      /* NULL where bf16 has no instructions */
 } cbq_level;
 
 extern const cbq_level cbq_levels[]; /* of this build, weakest first */

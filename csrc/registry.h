@@ -9,8 +9,9 @@
      tag      the type number in a GGUF file, of this format alone
      elements, bytes, group   of a block: runs of 32; groups of 16 or 32 and so on, 8 or 16 of them where they have scales
      kind     LINEAR(offset, bits): unsigned codes of that many bits, value code - offset
-              TABLE(values): 4-bit indices of 16 floats that are exact as bf16
-              SIGNED: signed bytes
+              TABLE(values, multiple, bits): 4-bit indices of 16 floats that are exact as bf16; times `multiple` they
+                are signed integers of so many bits
+              SIGNED(bits): signed bytes, whose values would fit so many bits
      scales   ONE: d(b). GROUPS: d(b) times signed byte s of a group, four of them a call: s4(b, k)
               FLOATS: a float for each group: s(b, g)
      min      NOMIN. MIN_ONE: dmin(b) is subtracted. MIN_GROUPS: dmin(b) times the byte of a group: m4(b, k)
@@ -26,6 +27,7 @@ typedef struct {
     int tag;
     int elements, bytes, group; /* of a block; a group is the elements under one scale */
     cbq_kind kind;
+    int bias, bits; /* of its codes as unsigned integers, see kernels/panel.h; 0 for plain types */
     int has_min, needs_imatrix;
     const char *doc;
 } cbq_format;

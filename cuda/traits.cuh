@@ -9,8 +9,8 @@
 
 // The kinds, as members.
 #define LINEAR(o, n) enum { offset = o, has_table = 0, is_signed = 0 }; static __device__ __forceinline__ float entry(int) { return 0; }
-#define TABLE(values) enum { offset = 0, has_table = 1, is_signed = 0 }; static __device__ __forceinline__ float entry(int i) { return values[i]; }
-#define SIGNED enum { offset = 0, has_table = 0, is_signed = 1 }; static __device__ __forceinline__ float entry(int) { return 0; }
+#define TABLE(values, multiple, bits) enum { offset = 0, has_table = 1, is_signed = 0 }; static __device__ __forceinline__ float entry(int i) { return values[i]; }
+#define SIGNED(bits) enum { offset = 0, has_table = 0, is_signed = 1 }; static __device__ __forceinline__ float entry(int) { return 0; }
 
 #define CBQ_TRAITS(f, tag, n, size, grp, kind, scl, mn, imatrix, doc) \
     CBQ_DOORS(f, size, scl, mn) \

@@ -26,6 +26,7 @@ LAYERS = (
     ("base", "status", "view", "threads", "cores", "cpu"),
     ("tables",),
     ("word",),
+    ("dot",),
     ("formats", "cbq_format_list"),  # the generated list includes every header of formats
     ("kernels",),
     ("isa", "registry", "dispatch"),
@@ -33,7 +34,7 @@ LAYERS = (
     ("bind",),
 )
 #: The layer of cuda/, which stands beside isa/.
-CUDA_LAYER = 5
+CUDA_LAYER = 6
 
 COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.DOTALL)
 STRING = re.compile(r'"(?:\\.|[^"\\\n])*"')

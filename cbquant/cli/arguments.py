@@ -6,7 +6,7 @@ import argparse
 import re
 from typing import Any, NoReturn
 
-from cbquant import _api, _formats
+from cbquant import _arguments, _formats
 from cbquant._formats import Format
 
 
@@ -48,7 +48,7 @@ def thread_count(text: str) -> int:
     4
     """
     try:
-        return _api._threads(positive(text))
+        return _arguments.check_threads(positive(text))
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
 

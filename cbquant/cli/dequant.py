@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import cbquant
-from cbquant import _api, _formats
+from cbquant import _arguments, _formats
 from cbquant.cli.arguments import CommandError, add_threads, block_format, shape
 from cbquant.cli.output import note, print_json, printable
 from cbquant.cli.progress import Advance, progress
@@ -55,7 +55,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-o", "--output", metavar="OUT", type=Path, required=True, help="OUT.npz, OUT.npy or a folder")
     parser.add_argument(
         "--dtype",
-        choices=_api._DTYPES,
+        choices=_arguments.DTYPES,
         default="float32",
         help="type of the values (default: float32). float16: values past its range become infinities. "
         "bfloat16: stored as uint16 bit patterns, for NumPy has no such type; "
@@ -100,7 +100,7 @@ def _raw_array(args: argparse.Namespace) -> Array:
         size = f"{raw.size} bytes are not a multiple of {fmt.bytes}"
         raise CommandError(f"{args.raw}: {size} (one block of {fmt.name})")
     elements = raw.size // fmt.bytes * fmt.elements
-    dims = _api.check_shape(fmt, args.shape or (elements,), raw.size, str(args.raw))
+    dims = _arguments.check_shape(fmt, args.shape or (elements,), raw.size, str(args.raw))
     return _array(args.raw.stem, raw, fmt, dims, args)
 
 

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cbquant import _formats
-from cbquant._api import _as_shape, check_shape
+from cbquant._arguments import as_shape, check_shape
 from cbquant.files._file import File, TensorInfo, map_file
 from cbquant.files._metadata import MAX_NAME, Cursor, Metadata, read_metadata
 from cbquant.files._text import Subject, quoted
@@ -151,7 +151,7 @@ def _resolve_infos(cursor: Cursor, raw_infos: list[_RawInfo], data_begin: int) -
 
 def _room(shape: tuple[int, ...], begin: int, begins: list[int], size: int) -> int:
     """The bytes from `begin` to the next tensor or the end of the file; ValueError where no array has that shape."""
-    if 0 in _as_shape(shape):
+    if 0 in as_shape(shape):
         return 0
     following = bisect_right(begins, begin)
     return (begins[following] if following < len(begins) else max(begin, size)) - begin

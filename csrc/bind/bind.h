@@ -20,8 +20,13 @@ PyObject *cbq_raise(const cbq_status *st);
 int cbq_get_view(PyObject *object, const char *name, cbq_view *view);
 int cbq_get_out(PyObject *object, const char *name, cbq_out *out);
 
+/* The index of a format, CBQ_F32 .., and whether a number of threads (0: the default) can be; -1 with an exception. */
+int cbq_get_format(const char *name, int *format);
+int cbq_get_dtype(const char *name, int *dtype);
+int cbq_check_threads(int threads);
+
 /* Applies CBQUANT_ISA and CBQUANT_NUM_THREADS at the first call, and the second at each call that says it needs the number
    of threads. Every function that needs either calls it first. An error is raised and not remembered. */
 int cbq_use_environment(int needs_threads);
 
-extern PyMethodDef cbq_decode_methods[], cbq_machine_methods[];
+extern PyMethodDef cbq_decode_methods[], cbq_machine_methods[], cbq_product_methods[];

@@ -1,6 +1,10 @@
 /* Arguments to views, errors to exceptions. */
 #include "bind.h"
 
+#include "../base.h"
+#include "../registry.h"
+#include "../threads.h"
+
 PyObject *cbq_raise(const cbq_status *st) {
     PyObject *type = st->code == CBQ_BAD_TYPE ? PyExc_TypeError : st->code == CBQ_NO_MEMORY ? PyExc_MemoryError : PyExc_ValueError;
     /* A text may quote what came from outside, and be cut in the middle of a character. */
@@ -45,4 +49,28 @@ int cbq_get_out(PyObject *object, const char *name, cbq_out *out) {
     out->data = PyArray_DATA(array);
     out->bytes = (int64_t)PyArray_NBYTES(array);
     return 0;
+}
+
+int cbq_get_format(const char *name, int *format) {
+    *format = cbq_find_format(name);
+    if (*format >= 0) return 0;
+    PyErr_Format(PyExc_ValueError, "fmt: unknown format '%.60s'", name);
+    return -1;
+}
+
+int cbq_get_dtype(const char *name, int *dtype) {
+    if (strcmp(name, "float32") == 0) *dtype = CBQ_F32;
+    else if (strcmp(name, "float16") == 0) *dtype = CBQ_F16;
+    else if (strcmp(name, "bfloat16") == 0) *dtype = CBQ_BF16;
+    else {
+        PyErr_Format(PyExc_ValueError, "dtype: expected float32, float16 or bfloat16, got '%.60s'", name);
+        return -1;
+    }
+    return 0;
+}
+
+int cbq_check_threads(int threads) {
+    if (threads >= 0 && threads <= CBQ_MAX_THREADS) return 0;
+    PyErr_Format(PyExc_ValueError, "threads: expected 1 to %d, got %d", CBQ_MAX_THREADS, threads);
+    return -1;
 }

@@ -57,30 +57,6 @@ static PyObject *table(PyObject *module, PyObject *name_object) {
     return PyErr_Format(PyExc_ValueError, "name: there is no table '%.60s'", name);
 }
 
-static int find_format(const char *name, int *format) {
-    *format = cbq_find_format(name);
-    if (*format >= 0) return 0;
-    PyErr_Format(PyExc_ValueError, "fmt: unknown format '%.60s'", name);
-    return -1;
-}
-
-static int find_dtype(const char *name, int *dtype) {
-    if (strcmp(name, "float32") == 0) *dtype = CBQ_F32;
-    else if (strcmp(name, "float16") == 0) *dtype = CBQ_F16;
-    else if (strcmp(name, "bfloat16") == 0) *dtype = CBQ_BF16;
-    else {
-        PyErr_Format(PyExc_ValueError, "dtype: expected float32, float16 or bfloat16, got '%.60s'", name);
-        return -1;
-    }
-    return 0;
-}
-
-static int check_threads(int threads) {
-    if (threads >= 0 && threads <= CBQ_MAX_THREADS) return 0;
-    PyErr_Format(PyExc_ValueError, "threads: expected 1 to %d, got %d", CBQ_MAX_THREADS, threads);
-    return -1;
-}
-
 /* A small call does not ask for the number of threads: looking at the environment takes longer than its work. */
 static int use_environment(const cbq_dequant_args *a) {
     const cbq_format *f = &cbq_formats[a->format];
@@ -95,7 +71,7 @@ static PyObject *dequant(PyObject *module, PyObject *args, PyObject *kwargs) {
     cbq_dequant_args a = {.threads = 0, .stream = -1};
     cbq_status st = {CBQ_OK, ""};
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OsO|sizi", names, &src, &format, &dst, &dtype, &a.threads, &isa, &a.stream)) return NULL;
-    if (find_format(format, &a.format) || find_dtype(dtype, &a.dtype) || check_threads(a.threads)) return NULL;
+    if (cbq_get_format(format, &a.format) || cbq_get_dtype(dtype, &a.dtype) || cbq_check_threads(a.threads)) return NULL;
     if (cbq_get_view(src, "buf", &a.blocks) || cbq_get_out(dst, "out", &a.out)) return NULL;
     if (use_environment(&a)) return NULL;
     a.level = isa ? cbq_find_level(isa, &st) : cbq_current_level();
@@ -180,7 +156,7 @@ static PyObject *nonfinite(PyObject *module, PyObject *args) {
     cbq_out out;
     cbq_status st = {CBQ_OK, ""};
     if (!PyArg_ParseTuple(args, "OsO|i", &src, &name, &mask, &threads)) return NULL;
-    if (find_format(name, &format) || check_threads(threads)) return NULL;
+    if (cbq_get_format(name, &format) || cbq_check_threads(threads)) return NULL;
     if (cbq_get_view(src, "buf", &blocks) || cbq_get_out(mask, "mask", &out)) return NULL;
     if (cbq_use_environment(threads == 0)) return NULL;
     Py_BEGIN_ALLOW_THREADS

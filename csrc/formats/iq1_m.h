@@ -23,4 +23,4 @@ CBQ_FN uint32_t cbq_iq1_m_s4(const cbq_iq1_m_block *b, uint32_t k) {
     return 2 * cbq_spread_octals(cbq_u16(b->scales + 2 * k, 2)) + CBQ_B(1);
 }
 
-#define CBQ_FORMAT_iq1_m(BLOCK, PLAIN) BLOCK(iq1_m, 29, 256, 56, 16, SIGNED, GROUPS, NOMIN, 0, "ternary grid of 8 with delta, 3-bit scales of 16")
+#define CBQ_FORMAT_iq1_m(BLOCK, PLAIN) BLOCK(iq1_m, 29, 256, 56, 16, SIGNED(5), GROUPS, NOMIN, 0, "ternary grid of 8 with delta, 3-bit scales of 16")

@@ -18,4 +18,4 @@ CBQ_FN uint32_t cbq_iq1_s_s4(const cbq_iq1_s_block *b, uint32_t k) {
     return 2 * s + CBQ_B(1);
 }
 
-#define CBQ_FORMAT_iq1_s(BLOCK, PLAIN) BLOCK(iq1_s, 19, 256, 50, 32, SIGNED, GROUPS, NOMIN, 1, "ternary grid of 8 with delta, 3-bit scales of 32")
+#define CBQ_FORMAT_iq1_s(BLOCK, PLAIN) BLOCK(iq1_s, 19, 256, 50, 32, SIGNED(5), GROUPS, NOMIN, 1, "ternary grid of 8 with delta, 3-bit scales of 32")

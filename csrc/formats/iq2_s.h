@@ -18,4 +18,4 @@ CBQ_FN uint32_t cbq_iq2_s_s4(const cbq_iq2_s_block *b, uint32_t k) {
     return 2 * cbq_spread_nibbles(cbq_u16(b->scales + 2 * k, 2)) + CBQ_B(1);
 }
 
-#define CBQ_FORMAT_iq2_s(BLOCK, PLAIN) BLOCK(iq2_s, 22, 256, 82, 16, SIGNED, GROUPS, NOMIN, 0, "grid of 8 magnitudes, signs, 4-bit scales of 16")
+#define CBQ_FORMAT_iq2_s(BLOCK, PLAIN) BLOCK(iq2_s, 22, 256, 82, 16, SIGNED(7), GROUPS, NOMIN, 0, "grid of 8 magnitudes, signs, 4-bit scales of 16")

@@ -17,4 +17,4 @@ CBQ_FN uint32_t cbq_iq2_xs_s4(const cbq_iq2_xs_block *b, uint32_t k) {
     return 2 * cbq_spread_nibbles(cbq_u16(b->scales + 2 * k, 2)) + CBQ_B(1);
 }
 
-#define CBQ_FORMAT_iq2_xs(BLOCK, PLAIN) BLOCK(iq2_xs, 17, 256, 74, 16, SIGNED, GROUPS, NOMIN, 1, "grid of 8 magnitudes, signs, 4-bit scales of 16")
+#define CBQ_FORMAT_iq2_xs(BLOCK, PLAIN) BLOCK(iq2_xs, 17, 256, 74, 16, SIGNED(7), GROUPS, NOMIN, 1, "grid of 8 magnitudes, signs, 4-bit scales of 16")

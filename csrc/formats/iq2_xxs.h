@@ -17,4 +17,4 @@ CBQ_FN uint32_t cbq_iq2_xxs_s4(const cbq_iq2_xxs_block *b, uint32_t k) {
     return 2 * s + CBQ_B(1);
 }
 
-#define CBQ_FORMAT_iq2_xxs(BLOCK, PLAIN) BLOCK(iq2_xxs, 16, 256, 66, 32, SIGNED, GROUPS, NOMIN, 1, "grid of 8 magnitudes, signs, 4-bit scales of 32")
+#define CBQ_FORMAT_iq2_xxs(BLOCK, PLAIN) BLOCK(iq2_xxs, 16, 256, 66, 32, SIGNED(7), GROUPS, NOMIN, 1, "grid of 8 magnitudes, signs, 4-bit scales of 32")

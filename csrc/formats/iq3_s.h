@@ -16,4 +16,4 @@ CBQ_FN uint32_t cbq_iq3_s_s4(const cbq_iq3_s_block *b, uint32_t k) {
     return 2 * cbq_spread_nibbles(cbq_u16(b->scales + 2 * k, 2)) + CBQ_B(1);
 }
 
-#define CBQ_FORMAT_iq3_s(BLOCK, PLAIN) BLOCK(iq3_s, 21, 256, 110, 32, SIGNED, GROUPS, NOMIN, 0, "grid of 4 magnitudes, signs, 4-bit scales of 32")
+#define CBQ_FORMAT_iq3_s(BLOCK, PLAIN) BLOCK(iq3_s, 21, 256, 110, 32, SIGNED(7), GROUPS, NOMIN, 0, "grid of 4 magnitudes, signs, 4-bit scales of 32")

@@ -17,4 +17,4 @@ CBQ_FN uint32_t cbq_iq3_xxs_s4(const cbq_iq3_xxs_block *b, uint32_t k) {
     return 2 * s + CBQ_B(1);
 }
 
-#define CBQ_FORMAT_iq3_xxs(BLOCK, PLAIN) BLOCK(iq3_xxs, 18, 256, 98, 32, SIGNED, GROUPS, NOMIN, 0, "grid of 4 magnitudes, signs, 4-bit scales of 32")
+#define CBQ_FORMAT_iq3_xxs(BLOCK, PLAIN) BLOCK(iq3_xxs, 18, 256, 98, 32, SIGNED(7), GROUPS, NOMIN, 0, "grid of 4 magnitudes, signs, 4-bit scales of 32")

@@ -8,4 +8,4 @@ typedef struct { uint8_t d[2], qs[16]; } cbq_iq4_nl_block;
 CBQ_FN W cbq_iq4_nl_codes(const cbq_iq4_nl_block *b, uint32_t r, uint32_t o) { (void)r; return w_nib16(b->qs, o, 2); }
 CBQ_FN float cbq_iq4_nl_d(const cbq_iq4_nl_block *b) { return w_f16(b->d); }
 
-#define CBQ_FORMAT_iq4_nl(BLOCK, PLAIN) BLOCK(iq4_nl, 20, 32, 18, 32, TABLE(cbq_iq4_values), ONE, NOMIN, 0, "codebook of 16, one scale")
+#define CBQ_FORMAT_iq4_nl(BLOCK, PLAIN) BLOCK(iq4_nl, 20, 32, 18, 32, TABLE(cbq_iq4_values, 1, 8), ONE, NOMIN, 0, "codebook of 16, one scale")

@@ -15,4 +15,4 @@ CBQ_FN uint32_t cbq_iq4_xs_s4(const cbq_iq4_xs_block *b, uint32_t k) {
     return cbq_sub4(low | high << 4, CBQ_B(32));
 }
 
-#define CBQ_FORMAT_iq4_xs(BLOCK, PLAIN) BLOCK(iq4_xs, 23, 256, 136, 32, TABLE(cbq_iq4_values), GROUPS, NOMIN, 0, "codebook of 16, 6-bit scales of 32")
+#define CBQ_FORMAT_iq4_xs(BLOCK, PLAIN) BLOCK(iq4_xs, 23, 256, 136, 32, TABLE(cbq_iq4_values, 1, 8), GROUPS, NOMIN, 0, "codebook of 16, 6-bit scales of 32")

@@ -13,4 +13,4 @@ CBQ_FN float cbq_mxfp4_d(const cbq_mxfp4_block *b) {
     return cbq_as_f32(x << 23 | (uint32_t)((uint8_t)(x + 1) < 2) << 22);
 }
 
-#define CBQ_FORMAT_mxfp4(BLOCK, PLAIN) BLOCK(mxfp4, 39, 32, 17, 32, TABLE(cbq_e2m1_values), ONE, NOMIN, 0, "E2M1 codes, E8M0 scale (OCP MX)")
+#define CBQ_FORMAT_mxfp4(BLOCK, PLAIN) BLOCK(mxfp4, 39, 32, 17, 32, TABLE(cbq_e2m1_values, 2, 5), ONE, NOMIN, 0, "E2M1 codes, E8M0 scale (OCP MX)")

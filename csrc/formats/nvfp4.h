@@ -13,4 +13,4 @@ CBQ_FN float cbq_nvfp4_s(const cbq_nvfp4_block *b, uint32_t g) {
     return x == 127 ? 0.0f : scale;
 }
 
-#define CBQ_FORMAT_nvfp4(BLOCK, PLAIN) BLOCK(nvfp4, 40, 64, 36, 16, TABLE(cbq_e2m1_values), FLOATS, NOMIN, 0, "E2M1 codes, E4M3 scales of 16")
+#define CBQ_FORMAT_nvfp4(BLOCK, PLAIN) BLOCK(nvfp4, 40, 64, 36, 16, TABLE(cbq_e2m1_values, 2, 5), FLOATS, NOMIN, 0, "E2M1 codes, E4M3 scales of 16")

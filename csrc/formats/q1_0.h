@@ -9,4 +9,4 @@ CBQ_FN W cbq_q1_0_codes(const cbq_q1_0_block *b, uint32_t r, uint32_t o) {
 }
 CBQ_FN float cbq_q1_0_d(const cbq_q1_0_block *b) { return w_f16(b->d); }
 
-#define CBQ_FORMAT_q1_0(BLOCK, PLAIN) BLOCK(q1_0, 41, 128, 18, 128, SIGNED, ONE, NOMIN, 0, "signs, one scale")
+#define CBQ_FORMAT_q1_0(BLOCK, PLAIN) BLOCK(q1_0, 41, 128, 18, 128, SIGNED(2), ONE, NOMIN, 0, "signs, one scale")

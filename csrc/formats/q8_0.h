@@ -7,4 +7,4 @@ typedef struct { uint8_t d[2], qs[32]; } cbq_q8_0_block;
 CBQ_FN W cbq_q8_0_codes(const cbq_q8_0_block *b, uint32_t r, uint32_t o) { (void)r; return w_ld(b->qs, o, 2); }
 CBQ_FN float cbq_q8_0_d(const cbq_q8_0_block *b) { return w_f16(b->d); }
 
-#define CBQ_FORMAT_q8_0(BLOCK, PLAIN) BLOCK(q8_0, 8, 32, 34, 32, SIGNED, ONE, NOMIN, 0, "8-bit codes, one scale")
+#define CBQ_FORMAT_q8_0(BLOCK, PLAIN) BLOCK(q8_0, 8, 32, 34, 32, SIGNED(8), ONE, NOMIN, 0, "8-bit codes, one scale")

@@ -3,8 +3,11 @@
 #if CBQ_X86
 CBQ_TARGET_BEGIN("avx512f,avx512bw,avx512vl,avx512dq,avx512vbmi,avx2,fma,f16c,bmi2")
 #include "../word/avx512.h"
-#include "../kernels/to_float.h"
+#include "../kernels/all.h"
+#include "../dot/avx512.h"
+#include "../kernels/int_product.h"
 
 const cbq_kernels cbq_kernels_avx512 = CBQ_KERNEL_TABLE;
+const cbq_int_kernels cbq_int_avx512 = CBQ_INT_TABLE;
 CBQ_TARGET_END
 #endif

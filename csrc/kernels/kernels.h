@@ -2,13 +2,82 @@
 #pragma once
 #include "../base.h"
 
+#define CBQ_NO_ROW(...) 0, /* in a table, of formats that have no such function */
 #define CBQ_MAX_FORMATS 64 /* room in the table: one initializer too many does not compile */
+#define CBQ_INT_DOT_M 3    /* the same for integers */
+#define CBQ_DOT_M 4        /* vectors that one pass over the weights multiplies with at most */
 
 /* n blocks at `blocks` to n * elements values at y; neither needs any alignment. */
 typedef void cbq_to_float_fn(const uint8_t *blocks, uint8_t *y, int64_t n);
 
+/* y[i] = the row of n blocks times the vector x + i * stride, for i = 0 .. m - 1, 1 <= m <= CBQ_DOT_M. */
+typedef void cbq_dot_f32_fn(const uint8_t *blocks, int64_t n, const float *x, int64_t stride, int m, float *y);
+
+/* Codes, scales and mins of some rows side by side: see panel.h. */
+typedef struct {
+    uint8_t *codes;       /* k / 4 vectors, aligned to 64 bytes as the others */
+    float *scales, *mins; /* k / step vectors each */
+} cbq_panel;
+
+/* n blocks of each of `lanes` rows. */
+typedef void cbq_to_panel_fn(const uint8_t *const *rows, int64_t n, const cbq_panel *panel);
+
+/* A vector as integers with a scale for each `block` of its n elements: x = scale * q, q symmetric up to the type's largest.
+   0 where an element is NaN or infinite. */
+typedef int cbq_quantize_x_fn(const float *x, int64_t n, int block, void *q, float *scales);
+
+/* Rows of x as integers, `scale` times what they stand for, for each so many elements (32 or 256), times a panel:
+   y[i * y_stride + lane] += x[i] * w[lane], i = 0 .. m - 1. */
+typedef struct {
+    cbq_panel panel;
+    const uint8_t *x;      /* int8_t; or int16_t, each four in the order 0 2 1 3 */
+    const int32_t *starts; /* -bias times the sum of x over each step */
+    const float *sums;     /* the sum of x over each step */
+    const float *scales;
+    float *y;
+    int64_t x_stride, step_stride, scale_stride; /* from a row to the next: bytes, steps, scales */
+    int64_t y_stride, m, k;
+    int step, x_block, bits, has_min; /* elements of a step; of a scale of x; of the codes */
+} cbq_int_args;
+typedef void cbq_int_fn(const cbq_int_args *args);
+
+/* Up to CBQ_INT_DOT_M rows of x as integers, for one pass over the weights: as in cbq_int_args, but for `quad_starts`, which
+   begin the sum of each four elements (-bias times the sum of x there), and `scaled_sums`, the sums of x over each step
+   times its scale, followed by 64 zero bytes. */
+typedef struct {
+    const int8_t *x;
+    const int32_t *quad_starts;
+    const float *scaled_sums, *scales;
+    int64_t x_stride, quad_stride, step_stride, scale_stride; /* in elements of each */
+    int m;
+} cbq_int_dot_args;
+/* y[i] = the row of n blocks times row i of x. */
+typedef void cbq_int_dot_fn(const uint8_t *blocks, int64_t n, const cbq_int_dot_args *x, float *y);
+
+/* Products of integers, for the panels of one or more sets of kernels. */
+typedef struct {
+    cbq_int_fn *q8, *q16;
+    cbq_int_dot_fn *dot_q8[CBQ_MAX_FORMATS]; /* none for plain types */
+    int wide_is_signed; /* q8 takes the bias off 8-bit codes itself: starts are 0 then */
+} cbq_int_kernels;
+
+/* y[i * y_stride + j] = (add: that +) the product of row i of x and row j of w, which are `bytes` long: whole vectors,
+   so pad with zeros. Strides of x and w in bytes. */
+typedef struct {
+    const uint8_t *x, *w;
+    float *y;
+    int64_t x_stride, w_stride, y_stride, m, n, bytes;
+    int add;
+} cbq_tile_args;
+typedef void cbq_tile_fn(const cbq_tile_args *args);
+
 typedef struct {
     cbq_to_float_fn *to_float[CBQ_MAX_FORMATS][3]; /* by index of the format, then CBQ_F32, CBQ_F16, CBQ_BF16 */
+    cbq_dot_f32_fn *dot_f32[CBQ_MAX_FORMATS];      /* none for plain types */
+    cbq_tile_fn *tile_f32;
+    cbq_to_panel_fn *to_panel[CBQ_MAX_FORMATS];    /* none for plain types */
+    int lanes;                                     /* rows of a panel */
+    cbq_quantize_x_fn *quantize_q8, *quantize_q16;
     /* A copy with stores past the cache; dst is aligned to 64 bytes and `bytes` is a multiple of 64. The caller fences. */
     void (*stream_copy)(uint8_t *dst, const uint8_t *src, int64_t bytes);
     /* It beats stores through the cache with up to so many threads (0: never), and for outputs of more bytes than this
@@ -21,6 +90,8 @@ typedef struct {
 #pragma GCC visibility push(hidden)
 #endif
 extern const cbq_kernels cbq_kernels_scalar, cbq_kernels_avx2, cbq_kernels_avx512, cbq_kernels_neon;
+cbq_tile_fn cbq_tile_bf16_avx512, cbq_tile_bf16_neon;
+extern const cbq_int_kernels cbq_int_scalar, cbq_int_avx2, cbq_int_avxvnni, cbq_int_avx512, cbq_int_avx512vnni, cbq_int_neon, cbq_int_neon_dotprod;
 #if defined(__GNUC__)
 #pragma GCC visibility pop
 #endif

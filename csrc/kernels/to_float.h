@@ -1,67 +1,19 @@
-/* The consumer that writes floats: blocks of any format to f32, f16 or bf16, on any word vocabulary. Included by
-   isa/NAME.c after a file of word/; the functions that it defines belong to that instruction set alone.
-
-   value = (d * s) * (code - offset) - (dmin * m), in this order: it decides the sign of a zero. Every product is exact,
-   so nothing else depends on the order, and no two multiplies and adds may be fused (-ffp-contract=off). */
+/* The consumer that writes floats: blocks of any format to f32, f16 or bf16, on any word vocabulary. */
 #pragma once
-#include "decoder.h"
 #include "kernels.h"
+#include "values.h"
 
-#include "cbq_format_list.h"
-CBQ_FORMATS(CBQ_DEFINE_DECODER, CBQ_NOTHING)
-
-#define CBQ_VECTORS (CBQ_W / CBQ_LANES) /* float vectors in a word */
-
-/* For bf16 every NaN becomes the default one, here where there are few: see CBQ_BF16_QUIET. Arithmetic makes no others. */
-CBQ_FN float default_nan(float x, int dtype) { return dtype != CBQ_BF16 || x == x ? x : cbq_as_f32(0x7fc00000u); }
-
-/* d * s of every group, with the unit of w_to_f taken out. Exact: d comes from an f16 (or is an eighth of one), so
-   2^-24 more stays far above the smallest float32; formats with a table do not need it. */
-CBQ_FN void group_scales(const uint8_t *b, cbq_decoder f, int dtype, float unit, float *s) {
-    int n = f.elements / f.group;
-    if (f.scales == CBQ_FLOATS) {
-        for (int g = 0; g < n; g++) s[g] = f.s(b, (uint32_t)g);
-    } else {
-        uint32_t s4[4] = {0, 0, 0, 0};
-        for (int k = 0; k < n / 4; k++) s4[k] = f.s4(b, (uint32_t)k);
-        f_groups(default_nan(f.d(b), dtype) * unit, s4, n, s);
-    }
+typedef struct {
+    uint8_t *y;
+    int dtype;
+} to_float_put;
+CBQ_FN void put_float(void *context, int at, const F v[CBQ_VECTORS]) {
+    const to_float_put *to = context;
+    f_store(to->y + at * (to->dtype == CBQ_F32 ? 4 : 2), v, to->dtype == CBQ_BF16 ? CBQ_BF16_QUIET : to->dtype);
 }
-CBQ_FN void group_mins(const uint8_t *b, cbq_decoder f, int dtype, float *m) {
-    int n = f.elements / f.group;
-    uint32_t m4[4] = {0, 0, 0, 0};
-    for (int k = 0; k < n / 4; k++) m4[k] = f.m4(b, (uint32_t)k);
-    f_groups(default_nan(f.dmin(b), dtype), m4, n, m);
-}
-
 CBQ_FN void block_to_float(const uint8_t *b, uint8_t *y, cbq_decoder f, int dtype) {
-    float s[16] __attribute__((aligned(64))), m[16] __attribute__((aligned(64)));
-    const float unit = f.table ? 1.0f : CBQ_CODE_UNIT;
-    const int size = dtype == CBQ_F32 ? 4 : 2;
-    F one_s = f_set1(0), one_m = f_set1(0);
-    if (f.scales == CBQ_ONE) one_s = f_set1(default_nan(f.d(b), dtype) * unit);
-    else group_scales(b, f, dtype, unit, s);
-    if (f.min == CBQ_MIN_ONE) one_m = f_set1(default_nan(f.dmin(b), dtype));
-    if (f.min == CBQ_MIN_GROUPS) group_mins(b, f, dtype, m);
-    /* Keep them in memory: broadcasts from there use the load ports, which are idle; gcc would permute registers. */
-    __asm__("" : "+m"(s), "+m"(m));
-    CBQ_UNROLL
-    for (int r = 0; r < f.elements / 32; r++) {
-        CBQ_UNROLL
-        for (int o = 0; o < 32; o += CBQ_W) {
-            F v[CBQ_VECTORS];
-            W codes = f.codes(b, (uint32_t)r, (uint32_t)o);
-            if (f.table) w_table_to_f(codes, f.table, v);
-            else w_to_f(f.offset ? w_suball(codes, f.offset) : codes, v);
-#pragma GCC unroll 4
-            for (int k = 0; k < CBQ_VECTORS; k++) {
-                int g = (32 * r + o + CBQ_LANES * k) / f.group;
-                v[k] = (f.scales == CBQ_ONE ? one_s : f_set1(s[g])) * v[k];
-                if (f.min) v[k] = v[k] - (f.min == CBQ_MIN_ONE ? one_m : f_set1(m[g]));
-            }
-            f_store(y + (32 * r + o) * size, v, dtype == CBQ_BF16 ? CBQ_BF16_QUIET : dtype);
-        }
-    }
+    to_float_put to = {y, dtype};
+    block_values(b, f, dtype, put_float, &to);
 }
 
 CBQ_FN void blocks_to_float(const uint8_t *b, uint8_t *y, int64_t n, cbq_decoder f, int dtype) {
@@ -120,5 +72,4 @@ static void stream_copy(uint8_t *dst, const uint8_t *src, int64_t bytes) {
 
 CBQ_FORMATS(CBQ_BLOCK_KERNELS, CBQ_PLAIN_KERNELS)
 
-#define CBQ_TABLE_ROW(f, ...) {f##_to_f32, f##_to_f16, f##_to_bf16},
-#define CBQ_KERNEL_TABLE {.to_float = {CBQ_FORMATS(CBQ_TABLE_ROW, CBQ_TABLE_ROW)}, .stream_copy = stream_copy, .stream_threads = CBQ_STREAM_THREADS, .stream_from = CBQ_STREAM_FROM}
+#define CBQ_TO_FLOAT_ROW(f, ...) {f##_to_f32, f##_to_f16, f##_to_bf16},

@@ -4,9 +4,6 @@
 #include "check.h"
 #include "dequant.h"
 
-#include "cbq_format_list.h"
-CBQ_FORMATS(CBQ_DEFINE_DECODER, CBQ_NOTHING)
-
 CBQ_FN int bad(float x) { return (cbq_as_u32(x) & 0x7f800000u) == 0x7f800000u; } /* the exponent of NaN and infinity */
 
 CBQ_FN int bad_block(const uint8_t *b, cbq_decoder f) {

@@ -30,7 +30,19 @@ CBQ_FN W w_neg(W a, uint32_t mask, uint32_t o) {
 #define CBQ_LINEAR_BY_TABLE 1 /* codes of up to 4 bits: two byte look-ups beat widening and converting */
 typedef __m256 F;
 
+#define CBQ_TILE_M 3 /* 12 sums, 3 + 1 operands: 16 registers */
+#define CBQ_TILE_N 4
+
 CBQ_FN F f_set1(float x) { return _mm256_set1_ps(x); }
+CBQ_FN F f_add(F a, F b) { return _mm256_add_ps(a, b); }
+CBQ_FN F f_fma(F a, F b, F c) { return _mm256_fmadd_ps(a, b, c); }
+CBQ_FN F f_fnma(F a, F b, F c) { return _mm256_fnmadd_ps(a, b, c); }
+CBQ_FN void f_st_f32(float *y, F v) { _mm256_storeu_ps(y, v); }
+CBQ_FN float f_sum(F v) {
+    __m128 a = _mm_add_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
+    a = _mm_add_ps(a, _mm_movehl_ps(a, a));
+    return _mm_cvtss_f32(_mm_add_ss(a, _mm_movehdup_ps(a)));
+}
 
 /* Dwords 0 2 4 6 | 1 3 5 7: after two levels of unpacks inside the 128-bit halves, the codes are in order again. */
 CBQ_FN __m256i w_interleave(W w) {
@@ -65,6 +77,40 @@ CBQ_FN void f_groups(float d, const uint32_t *s4, int n, float *out) {
     for (int g = 0; g < n; g += 8) {
         __m128i bytes = _mm_cvtsi64_si128((long long)(s4[g / 4] | (uint64_t)s4[g / 4 + 1] << 32));
         _mm256_store_ps(out + g, _mm256_mul_ps(_mm256_set1_ps(d), _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(bytes))));
+    }
+}
+
+/* Each of n scales (8 or 16) 64 / n times, so that there is one for each four of 256 codes. */
+CBQ_FN void f_spread(const float *s, int n, float *to) {
+    for (int i = 0; i < 8; i++) {
+        __m256 v = _mm256_broadcast_ss(s + i);
+        if (n == 16) v = _mm256_blend_ps(_mm256_broadcast_ss(s + 2 * i), _mm256_broadcast_ss(s + 2 * i + 1), 0xf0);
+        _mm256_storeu_ps(to + 8 * i, v);
+    }
+}
+
+/* ---- panels: 8 rows ---- */
+typedef __m256i I;
+CBQ_FN I i_set1(int32_t x) { return _mm256_set1_epi32(x); }
+CBQ_FN I i_add(I a, I b) { return _mm256_add_epi32(a, b); }
+CBQ_FN I i_load(const uint8_t *p) { return _mm256_loadu_si256((const __m256i *)(const void *)p); }
+CBQ_FN F i_to_f(I a) { return _mm256_cvtepi32_ps(a); }
+
+/* 16 bytes of rows r and r + 4 */
+CBQ_FN __m256i p_gather2(const uint8_t *from, int64_t stride) {
+    return _mm256_inserti128_si256(_mm256_castsi128_si256(w_load16(from)), w_load16(from + 4 * stride), 1);
+}
+/* 32 bytes of 8 rows to 8 vectors of a dword a row: each 128-bit half is a square of four rows, turned by itself. */
+CBQ_FN void p_transpose(const uint8_t *from, int64_t stride, uint8_t *to) {
+    for (int half = 0; half < 2; half++, from += 16, to += 128) {
+        __m256i a = p_gather2(from, stride), b = p_gather2(from + stride, stride);
+        __m256i c = p_gather2(from + 2 * stride, stride), d = p_gather2(from + 3 * stride, stride);
+        __m256i ab = _mm256_unpacklo_epi32(a, b), cd = _mm256_unpacklo_epi32(c, d);
+        _mm256_storeu_si256((__m256i *)(void *)to, _mm256_unpacklo_epi64(ab, cd));
+        _mm256_storeu_si256((__m256i *)(void *)(to + 32), _mm256_unpackhi_epi64(ab, cd));
+        ab = _mm256_unpackhi_epi32(a, b), cd = _mm256_unpackhi_epi32(c, d);
+        _mm256_storeu_si256((__m256i *)(void *)(to + 64), _mm256_unpacklo_epi64(ab, cd));
+        _mm256_storeu_si256((__m256i *)(void *)(to + 96), _mm256_unpackhi_epi64(ab, cd));
     }
 }
 

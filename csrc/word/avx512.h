@@ -38,7 +38,20 @@ CBQ_FN W w_neg(W a, uint32_t mask, uint32_t o) {
 #define CBQ_LINEAR_BY_TABLE 0
 typedef __m512 F;
 
+#define CBQ_TILE_M 4 /* 24 sums, 4 + 1 operands, of 32 registers */
+#define CBQ_TILE_N 6
+
 CBQ_FN F f_set1(float x) { return _mm512_set1_ps(x); }
+CBQ_FN F f_add(F a, F b) { return _mm512_add_ps(a, b); }
+CBQ_FN F f_fma(F a, F b, F c) { return _mm512_fmadd_ps(a, b, c); }
+CBQ_FN F f_fnma(F a, F b, F c) { return _mm512_fnmadd_ps(a, b, c); }
+CBQ_FN void f_st_f32(float *y, F v) { _mm512_storeu_ps(y, v); }
+CBQ_FN float f_sum(F v) {
+    __m256 a = _mm256_add_ps(_mm512_castps512_ps256(v), _mm512_extractf32x8_ps(v, 1));
+    __m128 b = _mm_add_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
+    b = _mm_add_ps(b, _mm_movehl_ps(b, b));
+    return _mm_cvtss_f32(_mm_add_ss(b, _mm_movehdup_ps(b)));
+}
 CBQ_FN void w_to_f(W w, F f[2]) {
     f[0] = _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm256_castsi256_si128((__m256i)w)));
     f[1] = _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm256_extracti128_si256((__m256i)w, 1)));
@@ -53,6 +66,44 @@ CBQ_FN void f_groups(float d, const uint32_t *s4, int n, float *out) {
     __m128i bytes = n > 8 ? _mm_setr_epi32((int)s4[0], (int)s4[1], (int)s4[2], (int)s4[3])
                           : _mm_cvtsi64_si128((long long)(s4[0] | (uint64_t)s4[1] << 32));
     _mm512_store_ps(out, _mm512_mul_ps(_mm512_set1_ps(d), _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(bytes))));
+}
+
+/* Each of n scales (8 or 16) 64 / n times, so that there is one for each four of 256 codes. */
+CBQ_FN void f_spread(const float *s, int n, float *to) {
+    const __m512i fourths = _mm512_setr_epi32(0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3), eighths = _mm512_srli_epi32(fourths, 1);
+    __m512 v = _mm512_loadu_ps(s);
+    for (int i = 0; i < 4; i++) {
+        __m512i place = n == 16 ? _mm512_add_epi32(fourths, _mm512_set1_epi32(4 * i)) : _mm512_add_epi32(eighths, _mm512_set1_epi32(2 * i));
+        _mm512_storeu_ps(to + 16 * i, _mm512_permutexvar_ps(place, v));
+    }
+}
+
+/* ---- panels: 16 rows ---- */
+typedef __m512i I;
+CBQ_FN I i_set1(int32_t x) { return _mm512_set1_epi32(x); }
+CBQ_FN I i_add(I a, I b) { return _mm512_add_epi32(a, b); }
+CBQ_FN I i_load(const uint8_t *p) { return _mm512_loadu_si512((const void *)p); }
+CBQ_FN F i_to_f(I a) { return _mm512_cvtepi32_ps(a); }
+
+/* 16 bytes of rows r, r + 4, r + 8, r + 12 */
+CBQ_FN __m512i p_gather4(const uint8_t *from, int64_t stride) {
+    __m512i v = _mm512_castsi128_si512(w_load16(from));
+    v = _mm512_inserti32x4(v, w_load16(from + 4 * stride), 1);
+    v = _mm512_inserti32x4(v, w_load16(from + 8 * stride), 2);
+    return _mm512_inserti32x4(v, w_load16(from + 12 * stride), 3);
+}
+/* 32 bytes of 16 rows to 8 vectors of a dword a row: each 128-bit part is a square of four rows, turned by itself. */
+CBQ_FN void p_transpose(const uint8_t *from, int64_t stride, uint8_t *to) {
+    for (int half = 0; half < 2; half++, from += 16, to += 256) {
+        __m512i a = p_gather4(from, stride), b = p_gather4(from + stride, stride);
+        __m512i c = p_gather4(from + 2 * stride, stride), d = p_gather4(from + 3 * stride, stride);
+        __m512i ab = _mm512_unpacklo_epi32(a, b), cd = _mm512_unpacklo_epi32(c, d);
+        _mm512_storeu_si512((void *)to, _mm512_unpacklo_epi64(ab, cd));
+        _mm512_storeu_si512((void *)(to + 64), _mm512_unpackhi_epi64(ab, cd));
+        ab = _mm512_unpackhi_epi32(a, b), cd = _mm512_unpackhi_epi32(c, d);
+        _mm512_storeu_si512((void *)(to + 128), _mm512_unpacklo_epi64(ab, cd));
+        _mm512_storeu_si512((void *)(to + 192), _mm512_unpackhi_epi64(ab, cd));
+    }
 }
 
 CBQ_FN F f_ld_f32(const uint8_t *p) { return _mm512_loadu_ps((const void *)p); }

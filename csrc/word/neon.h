@@ -48,6 +48,9 @@ CBQ_FN W w_addall(W a, int c) { return w_from_u8(vaddq_u8(w_to_u8(a), vdupq_n_u8
 CBQ_FN W w_suball(W a, int c) { return w_from_u8(vsubq_u8(w_to_u8(a), vdupq_n_u8((uint8_t)c))); }
 CBQ_FN W w_cat16(W lo, W hi, uint32_t o) { return o < 16 ? lo : hi; }
 
+CBQ_FN W w_lookup(W a, const uint8_t table[16]) { return w_from_u8(vqtbl1q_u8(vld1q_u8(table), w_to_u8(a))); }
+CBQ_FN void w_store(W a, uint8_t *p) { vst1q_u8(p, w_to_u8(a)); }
+
 CBQ_FN W w_pow3(W a, uint32_t n) {
     for (uint32_t i = 0; i < n; i++) a = w_add(a, w_add(a, a));
     return a;
@@ -73,7 +76,15 @@ CBQ_FN W w_rows4(const uint32_t *table, const uint8_t *low, uint32_t high, uint3
 #define CBQ_LINEAR_BY_TABLE 1
 typedef float32x4_t F;
 
+#define CBQ_TILE_M 4 /* 24 sums, 4 + 1 operands, of 32 registers */
+#define CBQ_TILE_N 6
+
 CBQ_FN F f_set1(float x) { return vdupq_n_f32(x); }
+CBQ_FN F f_add(F a, F b) { return vaddq_f32(a, b); }
+CBQ_FN F f_fma(F a, F b, F c) { return vfmaq_f32(c, a, b); }
+CBQ_FN F f_fnma(F a, F b, F c) { return vfmsq_f32(c, a, b); }
+CBQ_FN void f_st_f32(float *y, F v) { vst1q_f32(y, v); }
+CBQ_FN float f_sum(F v) { return vaddvq_f32(v); }
 CBQ_FN void w_to_f(W w, F f[4]) {
     int8x16_t q = vreinterpretq_s8_u8(w_to_u8(w));
     int16x8_t low = vmovl_s8(vget_low_s8(q)), high = vmovl_s8(vget_high_s8(q));
@@ -97,6 +108,42 @@ CBQ_FN void f_groups(float d, const uint32_t *s4, int n, float *out) {
     for (int g = 0; g < n; g += 4) {
         int16x8_t wide = vmovl_s8(vcreate_s8((uint64_t)s4[g / 4]));
         vst1q_f32(out + g, vmulq_n_f32(vcvtq_f32_s32(vmovl_s16(vget_low_s16(wide))), d));
+    }
+}
+
+/* ---- sums of a word: a lane for each four codes ---- */
+typedef int32x4_t D;
+typedef float32x4_t E;
+CBQ_FN D d_load(const int32_t *p) { return vld1q_s32(p); }
+CBQ_FN E d_to_e(D a) { return vcvtq_f32_s32(a); }
+CBQ_FN E e_set1(float x) { return vdupq_n_f32(x); }
+CBQ_FN E e_load(const float *p) { return vld1q_f32(p); }
+CBQ_FN E e_fma(E a, E b, E c) { return vfmaq_f32(c, a, b); }
+CBQ_FN float e_sum(E v) { return vaddvq_f32(v); }
+
+/* Each of n scales (8 or 16) 64 / n times, so that there is one for each four of 256 codes. */
+CBQ_FN void f_spread(const float *s, int n, float *to) {
+    for (int i = 0; i < 64; i++) to[i] = s[i * n / 64];
+}
+
+/* ---- panels: 4 rows ---- */
+typedef int32x4_t I;
+CBQ_FN I i_set1(int32_t x) { return vdupq_n_s32(x); }
+CBQ_FN I i_add(I a, I b) { return vaddq_s32(a, b); }
+CBQ_FN I i_load(const uint8_t *p) { return vreinterpretq_s32_u8(vld1q_u8(p)); }
+CBQ_FN F i_to_f(I a) { return vcvtq_f32_s32(a); }
+
+/* 32 bytes of 4 rows to 8 vectors of a dword a row */
+CBQ_FN void p_transpose(const uint8_t *from, int64_t stride, uint8_t *to) {
+    for (int half = 0; half < 2; half++, from += 16, to += 64) {
+        uint32x4_t a = vreinterpretq_u32_u8(vld1q_u8(from)), b = vreinterpretq_u32_u8(vld1q_u8(from + stride));
+        uint32x4_t c = vreinterpretq_u32_u8(vld1q_u8(from + 2 * stride)), d = vreinterpretq_u32_u8(vld1q_u8(from + 3 * stride));
+        uint32x4x2_t ac = vzipq_u32(a, c), bd = vzipq_u32(b, d);
+        uint32x4x2_t low = vzipq_u32(ac.val[0], bd.val[0]), high = vzipq_u32(ac.val[1], bd.val[1]);
+        vst1q_u8(to, vreinterpretq_u8_u32(low.val[0]));
+        vst1q_u8(to + 16, vreinterpretq_u8_u32(low.val[1]));
+        vst1q_u8(to + 32, vreinterpretq_u8_u32(high.val[0]));
+        vst1q_u8(to + 48, vreinterpretq_u8_u32(high.val[1]));
     }
 }
 

@@ -35,6 +35,11 @@ CBQ_FN W w_addall(W a, int c) { return cbq_add4(a, CBQ_B(c & 255)); }
 CBQ_FN W w_suball(W a, int c) { return cbq_sub4(a, CBQ_B(c)); }
 CBQ_FN W w_cat16(W lo, W hi, uint32_t o) { return o < 16 ? lo : hi; }
 
+CBQ_FN W w_lookup(W a, const uint8_t table[16]) {
+    return table[a & 15] | (W)table[a >> 8 & 15] << 8 | (W)table[a >> 16 & 15] << 16 | (W)table[a >> 24 & 15] << 24;
+}
+CBQ_FN void w_store(W a, uint8_t *p) { memcpy(p, &a, 4); }
+
 CBQ_FN W w_pow3(W a, uint32_t n) { return cbq_pow3(a, n); }
 /* 3a / 256 in each byte: 0, 1 or 2; even and odd bytes apart, so that the product has room */
 CBQ_FN W w_digit3(W a) {
@@ -58,7 +63,15 @@ CBQ_FN W w_rows4(const uint32_t *table, const uint8_t *low, uint32_t high, uint3
 #define CBQ_LINEAR_BY_TABLE 0
 typedef float F __attribute__((vector_size(16)));
 
+#define CBQ_TILE_M 2
+#define CBQ_TILE_N 4
+
 CBQ_FN F f_set1(float x) { return (F){x, x, x, x}; }
+CBQ_FN F f_add(F a, F b) { return a + b; }
+CBQ_FN F f_fma(F a, F b, F c) { return a * b + c; } /* rounded twice: not every machine has the instruction */
+CBQ_FN F f_fnma(F a, F b, F c) { return c - a * b; }
+CBQ_FN void f_st_f32(float *y, F v) { memcpy(y, &v, 16); }
+CBQ_FN float f_sum(F v) { return (v[0] + v[2]) + (v[1] + v[3]); }
 CBQ_FN void w_to_f(W w, F f[1]) {
     f[0] = (F){(float)(int8_t)w, (float)(int8_t)(w >> 8), (float)(int8_t)(w >> 16), (float)(int8_t)(w >> 24)};
 }
@@ -68,6 +81,34 @@ CBQ_FN void w_table_to_f(W w, const float *table, F f[1]) {
 CBQ_FN void f_groups(float d, const uint32_t *s4, int n, float *out) {
     for (int g = 0; g < n; g++) out[g] = d * (float)(int8_t)(s4[g / 4] >> 8 * (g % 4));
 }
+/* ---- sums of a word: a lane for each four codes ---- */
+typedef int32_t D;
+typedef float E;
+CBQ_FN D d_load(const int32_t *p) { return *p; }
+CBQ_FN E d_to_e(D a) { return (float)a; }
+CBQ_FN E e_set1(float x) { return x; }
+CBQ_FN E e_load(const float *p) { return *p; }
+CBQ_FN E e_fma(E a, E b, E c) { return a * b + c; }
+CBQ_FN float e_sum(E v) { return v; }
+
+/* Each of n scales (8 or 16) 64 / n times, so that there is one for each four of 256 codes. */
+CBQ_FN void f_spread(const float *s, int n, float *to) {
+    for (int i = 0; i < 64; i++) to[i] = s[i * n / 64];
+}
+
+/* ---- panels: 4 rows ---- */
+typedef int32_t I __attribute__((vector_size(16)));
+CBQ_FN I i_set1(int32_t x) { return (I){x, x, x, x}; }
+CBQ_FN I i_add(I a, I b) { return a + b; }
+CBQ_FN I i_load(const uint8_t *p) { I v; memcpy(&v, p, 16); return v; }
+CBQ_FN F i_to_f(I a) { return (F){(float)a[0], (float)a[1], (float)a[2], (float)a[3]}; }
+
+/* 32 bytes of 4 rows to 8 vectors of a dword a row */
+CBQ_FN void p_transpose(const uint8_t *from, int64_t stride, uint8_t *to) {
+    for (int k = 0; k < 8; k++)
+        for (int row = 0; row < 4; row++) memcpy(to + 16 * k + 4 * row, from + row * stride + 4 * k, 4);
+}
+
 CBQ_FN F f_ld_f32(const uint8_t *p) { F f; memcpy(&f, p, 16); return f; }
 CBQ_FN F f_ld_f16(const uint8_t *p) { return (F){w_f16(p), w_f16(p + 2), w_f16(p + 4), w_f16(p + 6)}; }
 CBQ_FN F f_ld_bf16(const uint8_t *p) {

@@ -1,0 +1,123 @@
+"""Checks of arguments that several functions share."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from cbquant import _core
+from cbquant._formats import Format
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+DTYPES = ("float32", "float16", "bfloat16")
+# What an output array may be, without asking for the (slow) name of its dtype.
+_OUT_DTYPES = {
+    np.dtype(np.float32): "float32",
+    np.dtype(np.float16): "float16",
+    np.dtype(np.uint16): "bfloat16",
+}
+_MAX_DIMS = 32  # what NumPy 1 allows
+_MAX_ELEMENTS = (2**63 - 1) // 8  # NumPy counts an array's bytes in an int64, also those of an empty one
+
+
+def check_threads(threads: int | None, name: str = "threads") -> int:
+    """The argument as C takes it: 0 is the default."""
+    if threads is None:
+        return 0
+    if isinstance(threads, (bool, np.bool_)) or not hasattr(threads, "__index__"):
+        raise TypeError(f"{name}: expected a whole number from 1, got {type(threads).__name__}")
+    number = operator.index(threads)
+    if not 1 <= number <= _core.MAX_THREADS:
+        raise ValueError(f"{name}: expected 1 to {_core.MAX_THREADS}, got {number}")
+    return number
+
+
+def dtype_name(dtype: Any, out: NDArray[Any] | None) -> str:
+    """float32, float16 or bfloat16: what `dtype` says or, where it was left at its default, what `out` is."""
+    if isinstance(dtype, str) and dtype in DTYPES:
+        name = dtype
+    else:
+        try:
+            name = np.dtype(dtype).name
+        except TypeError:
+            raise TypeError(f"dtype: expected {', '.join(DTYPES)}, got {dtype!r}") from None
+        if name not in DTYPES or dtype is None:
+            raise TypeError(f"dtype: expected {', '.join(DTYPES)}, got {name}")
+    if name == "float32" and isinstance(out, np.ndarray):
+        return float_dtype_name(out) or name
+    return name
+
+
+def float_dtype_name(array: NDArray[Any]) -> str | None:
+    """float32, float16 or bfloat16 (uint16 stands for it), or None for another dtype."""
+    known = _OUT_DTYPES.get(array.dtype)
+    if known is None and array.dtype.itemsize == 2 and array.dtype.name == "bfloat16":
+        return "bfloat16"
+    return known
+
+
+def _dims(shape: int | Sequence[int]) -> tuple[int, ...]:
+    try:
+        return (operator.index(shape),)  # type: ignore[arg-type]
+    except TypeError:
+        return tuple(operator.index(d) for d in shape)  # type: ignore[union-attr]
+
+
+def as_shape(shape: int | Sequence[int]) -> tuple[int, ...]:
+    try:
+        dims = _dims(shape)
+    except TypeError:
+        raise TypeError(f"shape: expected whole numbers, got {shape!r}") from None
+    if any(d < 0 for d in dims):
+        raise ValueError(f"shape: expected dimensions from 0 up, got {dims}")
+    if math.prod(d for d in dims if d) > _MAX_ELEMENTS or len(dims) > _MAX_DIMS:
+        raise ValueError(f"shape: {dims} is larger than any array can be")
+    return dims
+
+
+def check_shape(f: Format, shape: int | Sequence[int], nbytes: int, name: str = "buf") -> tuple[int, ...]:
+    """`shape` as a tuple, where `nbytes` bytes of format `f` are exactly that many elements."""
+    dims = as_shape(shape)
+    if not dims and f.elements > 1:
+        raise ValueError(f"shape: expected at least one dimension for {f.name}, got ()")
+    if dims and dims[-1] % f.elements:
+        raise ValueError(f"shape {dims}: last dimension {dims[-1]} is not a multiple of {f.elements} ({f.name})")
+    expected = math.prod(dims) // f.elements * f.bytes
+    if expected != nbytes:
+        raise ValueError(f"{name}: expected {expected} bytes for shape {dims} of {f.name}, got {nbytes}")
+    return dims
+
+
+def check_out(out: Any, shape: tuple[int, ...], dtype: str | None = None) -> NDArray[Any]:
+    """`out`, viewed as uint16 for bfloat16, once it can take the result; without `dtype` any of the three may be."""
+    if not isinstance(out, np.ndarray):
+        raise TypeError(f"out: expected an ndarray, got {type(out).__name__}")
+    if out.dtype.byteorder == ">":
+        raise ValueError(f"out: expected native byte order, got dtype {out.dtype.str}")
+    found = float_dtype_name(out)
+    if found is None or found != (dtype or found):
+        raise TypeError(f"out: expected dtype {dtype or ', '.join(DTYPES)}, got {out.dtype.name}")
+    if out.shape != shape:
+        raise ValueError(f"out: expected shape {shape}, got {out.shape}")
+    if not out.flags.c_contiguous:
+        raise ValueError("out: expected a C-contiguous array, got a strided one")
+    if not out.flags.writeable:
+        raise ValueError("out: expected a writable array, got a read-only one")
+    return out.view(np.uint16) if found == "bfloat16" else out
+
+
+def empty(shape: tuple[int, ...], dtype: str) -> NDArray[Any]:
+    if dtype != "bfloat16":
+        return np.empty(shape, dtype)
+    try:
+        import ml_dtypes
+    except ImportError:
+        message = 'dtype="bfloat16" needs ml_dtypes: pip install "cbquant[bf16]", or pass a uint16 array as out='
+        raise ImportError(message) from None
+    return np.empty(shape, ml_dtypes.bfloat16)

@@ -1,0 +1,59 @@
+/* Panels: the codes of CBQ_LANES rows as unsigned bytes, four neighbours of each row to a dword and the rows side by side,
+   so that one vector holds four elements of every row; scales and mins likewise, a float a row. Products of integers know
+   no format: they see a panel, and what its codes were biased with.
+
+   value = scale * (code - bias) - min, a scale for each step of 16 or 32 elements */
+#pragma once
+#include "codes.h"
+#include "kernels.h"
+
+CBQ_FN int panel_step(cbq_decoder f) { return f.group < 32 ? f.group : 32; }
+
+/* One row's codes, in natural order. */
+CBQ_FN void biased_block(const uint8_t *b, cbq_decoder f, const uint8_t table[16], uint8_t *to) {
+    CBQ_UNROLL
+    for (int r = 0; r < f.elements / 32; r++) {
+        CBQ_UNROLL
+        for (int o = 0; o < 32; o += CBQ_W) w_store(biased_codes(b, f, table, r, o), to + 32 * r + o);
+    }
+}
+
+/* One row's scales and mins, a float for each step, `stride` floats apart. */
+CBQ_FN void step_scales(const uint8_t *b, cbq_decoder f, float *scales, float *mins) {
+    float s[16] __attribute__((aligned(64))), m[16] __attribute__((aligned(64)));
+    const float unit = 1.0f / (float)f.multiple;
+    const int step = panel_step(f);
+    if (f.scales == CBQ_ONE) s[0] = f.d(b) * unit;
+    else group_scales(b, f, CBQ_F32, unit, s);
+    if (f.scales == CBQ_FLOATS)
+        for (int g = 0; g < f.elements / f.group; g++) s[g] *= unit;
+    if (f.min == CBQ_MIN_ONE) m[0] = f.dmin(b);
+    if (f.min == CBQ_MIN_GROUPS) group_mins(b, f, CBQ_F32, m);
+    for (int i = 0; i < f.elements / step; i++) {
+        scales[i * CBQ_LANES] = s[i * step / f.group];
+        if (f.min) mins[i * CBQ_LANES] = m[f.min == CBQ_MIN_ONE ? 0 : i * step / f.group];
+    }
+}
+
+CBQ_FN void blocks_to_panel(const uint8_t *const *rows, int64_t n, const cbq_panel *panel, cbq_decoder f) {
+    uint8_t tile[CBQ_LANES * 256] __attribute__((aligned(64))), table[16];
+    uint8_t *codes = panel->codes;
+    float *scales = panel->scales, *mins = panel->mins;
+    CBQ_STATIC_ASSERT(CBQ_LANES * 4 == sizeof(F), "a row's dword to a lane");
+    if (f.kind == CBQ_CODEBOOK) biased_table(f, table);
+    for (int64_t i = 0; i < n; i++) {
+        for (int lane = 0; lane < CBQ_LANES; lane++) {
+            const uint8_t *b = rows[lane] + i * f.bytes;
+            biased_block(b, f, table, tile + lane * f.elements);
+            step_scales(b, f, scales + lane, mins + lane);
+        }
+        for (int r = 0; r < f.elements / 32; r++, codes += 32 * CBQ_LANES) p_transpose(tile + 32 * r, f.elements, codes);
+        scales += f.elements / panel_step(f) * CBQ_LANES;
+        mins += f.elements / panel_step(f) * CBQ_LANES;
+    }
+}
+
+#define CBQ_PANEL_KERNEL(f, ...) \
+    static void f##_to_panel(const uint8_t *const *rows, int64_t n, const cbq_panel *panel) { blocks_to_panel(rows, n, panel, f##_decoder); }
+CBQ_FORMATS(CBQ_PANEL_KERNEL, CBQ_NOTHING)
+#define CBQ_PANEL_ROW(f, ...) f##_to_panel,

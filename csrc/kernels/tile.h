@@ -1,0 +1,47 @@
+/* The register-blocked product of decoded rows: y[i][j] = sum over k of x[i][k] * w[j][k]. Both operands lie along k, so a
+   panel needs no transposition: a tile of CBQ_TILE_M x CBQ_TILE_N accumulators is loaded with M + N vectors for M * N
+   multiply-adds, and its lanes are summed once at the end. Knows no format. */
+#pragma once
+#include "kernels.h"
+
+/* One vector of each operand more into a sum: floats, or pairs of bf16. */
+typedef F (*cbq_mac_fn)(F x, F w, F sum);
+
+CBQ_FN void tile(const cbq_tile_args *a, int64_t i0, int64_t j0, int m, int n, cbq_mac_fn mac) {
+    if (m > CBQ_TILE_M || n > CBQ_TILE_N) return; /* not one of this instruction set's tiles: no code */
+    const uint8_t *x = a->x + i0 * a->x_stride, *w = a->w + j0 * a->w_stride;
+    F sum[CBQ_TILE_M][CBQ_TILE_N];
+#pragma GCC unroll 4
+    for (int i = 0; i < m; i++)
+#pragma GCC unroll 6
+        for (int j = 0; j < n; j++) sum[i][j] = f_set1(0);
+    for (int64_t at = 0; at < a->bytes; at += (int64_t)sizeof(F)) {
+        F xs[CBQ_TILE_M];
+#pragma GCC unroll 4
+        for (int i = 0; i < m; i++) xs[i] = f_ld_f32(x + i * a->x_stride + at);
+#pragma GCC unroll 6
+        for (int j = 0; j < n; j++) {
+            F ws = f_ld_f32(w + j * a->w_stride + at);
+#pragma GCC unroll 4
+            for (int i = 0; i < m; i++) sum[i][j] = mac(xs[i], ws, sum[i][j]);
+        }
+    }
+    for (int i = 0; i < m; i++)
+        for (int j = 0; j < n; j++) {
+            float *y = a->y + (i0 + i) * a->y_stride + j0 + j;
+            *y = (a->add ? *y : 0) + f_sum(sum[i][j]);
+        }
+}
+
+#define CBQ_TILE_CASE(m, n) case 8 * m + n: tile(a, i, j, m, n, mac); break;
+#define CBQ_TILE_CASES(m) CBQ_TILE_CASE(m, 1) CBQ_TILE_CASE(m, 2) CBQ_TILE_CASE(m, 3) CBQ_TILE_CASE(m, 4) CBQ_TILE_CASE(m, 5) CBQ_TILE_CASE(m, 6)
+
+/* The rows of w outside, those of x inside: a few rows of w stay in the first-level cache. */
+CBQ_FN void tiles(const cbq_tile_args *a, cbq_mac_fn mac) {
+    for (int64_t j = 0; j < a->n; j += CBQ_TILE_N)
+        for (int64_t i = 0; i < a->m; i += CBQ_TILE_M) {
+            int64_t m = a->m - i < CBQ_TILE_M ? a->m - i : CBQ_TILE_M, n = a->n - j < CBQ_TILE_N ? a->n - j : CBQ_TILE_N;
+            switch (8 * m + n) { CBQ_TILE_CASES(1) CBQ_TILE_CASES(2) CBQ_TILE_CASES(3) CBQ_TILE_CASES(4) }
+        }
+}
+

@@ -1,0 +1,136 @@
+#include "matmul_float.h"
+
+#include <stdlib.h>
+
+#include "check.h"
+#include "scratch.h"
+
+/* A piece of work is some rows of w, times all of x.
+   PANEL_ROWS rows of PANEL_BYTES are decoded at a time: 200 KiB, for the second-level cache. X_ROWS rows of x, equally long,
+   share that cache with them. A row of 4 KiB fills each set of a usual first-level cache once, so a tile's rows get along
+   there wherever they lie. */
+enum { PANEL_BYTES = 4096, PANEL_K = PANEL_BYTES / 4, PANEL_ROWS = 48, X_ROWS = 64, PAD = 64, DOT_ELEMENTS = 1 << 16 };
+
+typedef struct {
+    const cbq_matmul_args *a;
+    const cbq_format *f;
+    const cbq_kernels *kernels;
+    cbq_scratch *scratch;
+    cbq_tile_fn *tile;
+    uint8_t *x;           /* m rows of k elements of `bytes`, zeros up to whole vectors */
+    int64_t x_stride, k_step, panel_stride, row_bytes;
+    int bytes, round;     /* of an element of x and of the panel; whether these are floats rounded to bf16 */
+    int f32, bf16, plain; /* the indices of these plain formats, and that of x's */
+} task;
+
+static int64_t rounded_up(int64_t n, int64_t unit) { return (n + unit - 1) / unit * unit; }
+
+/* n blocks of format `from`, as the operands of the product. */
+static void convert(const task *t, int from, const uint8_t *blocks, uint8_t *to, int64_t n) {
+    if (!t->round) {
+        t->kernels->to_float[from][t->bytes == 4 ? CBQ_F32 : CBQ_BF16](blocks, to, n);
+        return;
+    }
+    const cbq_format *f = &cbq_formats[from];
+    uint8_t rounded[2 * PANEL_K];
+    for (int64_t i = 0, step = PANEL_K / f->elements; i < n; i += step) {
+        int64_t count = n - i < step ? n - i : step;
+        t->kernels->to_float[from][CBQ_BF16](blocks + i * f->bytes, rounded, count);
+        t->kernels->to_float[t->bf16][CBQ_F32](rounded, to + 4 * i * f->elements, count * f->elements);
+    }
+}
+
+/* Rows of x, zero-padded. */
+static void convert_x(const task *t) {
+    const cbq_matmul_args *a = t->a;
+    const int64_t row = a->k * cbq_formats[t->plain].bytes, used = a->k * t->bytes;
+    for (int64_t i = 0; i < a->m; i++) {
+        uint8_t *to = t->x + i * t->x_stride;
+        convert(t, t->plain, a->x.data + i * row, to, a->k);
+        memset(to + used, 0, (size_t)(t->x_stride - used));
+    }
+}
+
+/* n results of row i of x, beginning at column j, to out. */
+static void put_row(const task *t, const float *y, int64_t i, int64_t j, int64_t n) {
+    uint8_t *to = t->a->out.data + (i * t->a->n + j) * (t->a->out_dtype == CBQ_F32 ? 4 : 2);
+    t->kernels->to_float[t->f32][t->a->out_dtype]((const uint8_t *)y, to, n);
+}
+
+/* ---- few rows of x: decode and multiply in one pass ---- */
+
+static void dot_range(void *context, int64_t begin, int64_t end) {
+    const task *t = context;
+    const cbq_matmul_args *a = t->a;
+    cbq_dot_f32_fn *dot = t->kernels->dot_f32[a->format];
+    float y[CBQ_DOT_M];
+    for (int64_t j = begin; j < end; j++) {
+        dot(a->w.data + j * t->row_bytes, a->k / t->f->elements, (const float *)(const void *)t->x, t->x_stride / 4, (int)a->m, y);
+        for (int i = 0; i < (int)a->m; i++) put_row(t, y + i, i, j, 1);
+    }
+}
+
+/* ---- many rows of x: decode a panel, then multiply ---- */
+
+/* Elements k0 .. k0 + n - 1 of `rows` rows of w from j on, each followed by zeros up to a whole vector. */
+static void decode_panel(const task *t, int64_t j, int64_t rows, int64_t k0, int64_t n, uint8_t *panel) {
+    for (int64_t r = 0; r < rows; r++) {
+        const uint8_t *from = t->a->w.data + (j + r) * t->row_bytes + k0 / t->f->elements * t->f->bytes;
+        uint8_t *to = panel + r * t->panel_stride;
+        convert(t, t->a->format, from, to, n / t->f->elements);
+        memset(to + n * t->bytes, 0, (size_t)(rounded_up(n * t->bytes, PAD) - n * t->bytes));
+    }
+}
+
+static void multiply_panel(const task *t, int64_t begin, int64_t rows, uint8_t *panel) {
+    const cbq_matmul_args *a = t->a;
+    uint8_t *sums = panel + PANEL_ROWS * t->panel_stride;
+    const int direct = a->out_dtype == CBQ_F32;
+    float *y = direct ? (float *)(void *)a->out.data + begin : (float *)(void *)sums;
+    for (int64_t k0 = 0; k0 < a->k; k0 += t->k_step) {
+        int64_t n = a->k - k0 < t->k_step ? a->k - k0 : t->k_step;
+        decode_panel(t, begin, rows, k0, n, panel);
+        for (int64_t i = 0; i < a->m; i += X_ROWS) {
+            cbq_tile_args tile = {.x = t->x + i * t->x_stride + k0 * t->bytes, .w = panel, .y_stride = direct ? a->n : PANEL_ROWS,
+                                  .x_stride = t->x_stride, .w_stride = t->panel_stride, .m = a->m - i < X_ROWS ? a->m - i : X_ROWS,
+                                  .n = rows, .bytes = rounded_up(n * t->bytes, PAD), .add = k0 > 0};
+            tile.y = y + i * tile.y_stride;
+            t->tile(&tile);
+        }
+    }
+    for (int64_t i = 0; !direct && i < a->m; i++) put_row(t, y + i * PANEL_ROWS, i, begin, rows);
+}
+
+static void panel_range(void *context, int64_t begin, int64_t end) {
+    const task *t = context;
+    uint8_t *panel = cbq_scratch_take(t->scratch);
+    for (int64_t j = begin; j < end; j += PANEL_ROWS) multiply_panel(t, j, end - j < PANEL_ROWS ? end - j : PANEL_ROWS, panel);
+    cbq_scratch_give(t->scratch, panel);
+}
+
+static int plain_format(int dtype) { return cbq_find_format(dtype == CBQ_F32 ? "f32" : dtype == CBQ_F16 ? "f16" : "bf16"); }
+
+cbq_code cbq_matmul_float(const cbq_matmul_args *a, int threads, cbq_status *st) {
+    const cbq_format *f = &cbq_formats[a->format];
+    const int f32 = a->precision == CBQ_PRECISION_F32, native = f32 || a->level->tile_bf16;
+    cbq_scratch scratch;
+    task t = {.a = a, .f = f, .kernels = a->level->kernels, .scratch = &scratch, .row_bytes = a->k / f->elements * f->bytes,
+              .tile = f32 || !native ? a->level->kernels->tile_f32 : a->level->tile_bf16, .bytes = f32 || !native ? 4 : 2, .round = !native,
+              .f32 = plain_format(CBQ_F32), .bf16 = plain_format(CBQ_BF16), .plain = plain_format(a->dtype)};
+    t.k_step = PANEL_BYTES / t.bytes / f->elements * f->elements;
+    t.panel_stride = PANEL_BYTES + PAD;
+    t.x_stride = rounded_up(a->k * t.bytes, PAD) + PAD;
+    if (a->m > PTRDIFF_MAX / t.x_stride || !(t.x = cbq_aligned_alloc(a->m * t.x_stride)))
+        return cbq_fail(st, CBQ_NO_MEMORY, "no memory for a copy of x: %lld rows of %lld bytes", (long long)a->m, (long long)t.x_stride);
+    convert_x(&t);
+    if (f32 && a->m <= CBQ_DOT_M && t.kernels->dot_f32[a->format]) {
+        int64_t grain = DOT_ELEMENTS / a->k;
+        cbq_parallel(a->n, grain ? grain : 1, threads, dot_range, &t);
+    } else {
+        int64_t sums = a->out_dtype == CBQ_F32 ? 0 : a->m * PANEL_ROWS * 4;
+        if (!cbq_scratch_open(&scratch, threads, PANEL_ROWS * t.panel_stride + sums, st)) cbq_parallel(a->n, PANEL_ROWS, threads, panel_range, &t);
+        cbq_scratch_close(&scratch);
+    }
+    free(t.x);
+    return st->code;
+}

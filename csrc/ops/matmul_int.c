@@ -1,0 +1,191 @@
+#include "matmul_int.h"
+
+#include <stdlib.h>
+
+#include "check.h"
+#include "scratch.h"
+
+/* A piece of work is PIECE_ROWS rows of w (the smallest common multiple of the lanes of all kernels is 16), times all of x.
+   PANEL_K elements of a panel's rows are decoded at a time: 16 to 24 KiB, for the first-level cache. */
+enum { PANEL_K = 1024, PIECE_ROWS = 64, MAX_LANES = 16, MIN_STEP = 16, X_PIECE = 1 << 16, PAD = 64 };
+
+/* x as integers, in one allocation: rows of q, scales, and for each step the sum of q and the start of a dot product. */
+typedef struct {
+    uint8_t *q;
+    float *scales, *sums;
+    int32_t *starts; /* for each step; in one pass for each four elements */
+    int64_t stride, n_scales, n_steps, n_starts; /* of a row: bytes, scales, steps, starts */
+} int_x;
+
+typedef struct {
+    const cbq_matmul_args *a;
+    const cbq_format *f;
+    const cbq_kernels *kernels;
+    cbq_scratch *scratch;
+    int_x x;
+    int step, x_block, bias, x_bytes, plain_x, plain_f32;
+    int64_t row_bytes, y_stride;
+    int one_pass;
+    atomic_int not_finite;
+} task;
+
+static int64_t rounded_up(int64_t n, int64_t unit) { return (n + unit - 1) / unit * unit; }
+
+/* ---- x to integers ---- */
+
+static int64_t element(const task *t, const uint8_t *q, int64_t i) {
+    int16_t wide;
+    if (t->x_bytes == 1) return (int8_t)q[i];
+    memcpy(&wide, q + 2 * i, 2);
+    return wide;
+}
+
+static int32_t sum_of(const task *t, const uint8_t *q, int64_t begin, int64_t n) {
+    int32_t sum = 0;
+    for (int64_t i = begin; i < begin + n; i++) sum += (int32_t)element(t, q, i);
+    return sum;
+}
+
+static void sum_steps(const task *t, int64_t row) {
+    const uint8_t *q = t->x.q + row * t->x.stride;
+    float *sums = t->x.sums + row * t->x.n_steps, *scales = t->x.scales + row * t->x.n_scales;
+    int32_t *starts = t->x.starts + row * t->x.n_starts;
+    const int64_t in_start = t->a->k / t->x.n_starts;
+    for (int64_t s = 0; s < t->x.n_steps; s++) {
+        float scale = t->one_pass ? scales[s * t->step / t->x_block] : 1;
+        sums[s] = scale * (float)sum_of(t, q, s * t->step, t->step);
+    }
+    for (int64_t s = 0; s < t->x.n_starts; s++) starts[s] = -t->bias * sum_of(t, q, s * in_start, in_start);
+}
+
+/* Each four 16-bit numbers in the order 0 2 1 3. */
+static void interleave(uint8_t *q, int64_t n) {
+    for (int64_t i = 0; i < n; i += 4) {
+        int16_t v[4];
+        memcpy(v, q + 2 * i, 8);
+        int16_t one = v[1];
+        v[1] = v[2];
+        v[2] = one;
+        memcpy(q + 2 * i, v, 8);
+    }
+}
+
+static void quantize_rows(void *context, int64_t begin, int64_t end) {
+    task *t = context;
+    const cbq_matmul_args *a = t->a;
+    cbq_quantize_x_fn *quantize = t->x_bytes == 1 ? t->kernels->quantize_q8 : t->kernels->quantize_q16;
+    uint8_t *floats = cbq_scratch_take(t->scratch);
+    for (int64_t i = begin; i < end; i++) {
+        const uint8_t *from = a->x.data + i * a->k * cbq_formats[t->plain_x].bytes;
+        uint8_t *q = t->x.q + i * t->x.stride;
+        t->kernels->to_float[t->plain_x][CBQ_F32](from, floats, a->k);
+        if (!quantize((const float *)(const void *)floats, a->k, t->x_block, q, t->x.scales + i * t->x.n_scales)) {
+            atomic_store(&t->not_finite, 1);
+            break;
+        }
+        sum_steps(t, i);
+        if (t->x_bytes == 2) interleave(q, a->k);
+    }
+    cbq_scratch_give(t->scratch, floats);
+}
+
+/* n results of row i of x, beginning at column j, to out. */
+static void put_row(const task *t, const float *y, int64_t i, int64_t j, int64_t n) {
+    uint8_t *to = t->a->out.data + (i * t->a->n + j) * (t->a->out_dtype == CBQ_F32 ? 4 : 2);
+    t->kernels->to_float[t->plain_f32][t->a->out_dtype]((const uint8_t *)y, to, n);
+}
+
+/* ---- few rows of x: one pass over the weights ---- */
+
+static void dot_rows(void *context, int64_t begin, int64_t end) {
+    const task *t = context;
+    const cbq_matmul_args *a = t->a;
+    const cbq_int_dot_args x = {.x = (const int8_t *)t->x.q, .quad_starts = t->x.starts, .scaled_sums = t->x.sums, .scales = t->x.scales,
+                                .x_stride = t->x.stride, .quad_stride = t->x.n_starts, .step_stride = t->x.n_steps,
+                                .scale_stride = t->x.n_scales, .m = (int)a->m};
+    for (int64_t j = begin; j < end; j++) {
+        float y[CBQ_INT_DOT_M];
+        a->level->ints->dot_q8[a->format](a->w.data + j * t->row_bytes, a->k / t->f->elements, &x, y);
+        for (int64_t i = 0; i < a->m; i++) put_row(t, y + i, i, j, 1);
+    }
+}
+
+/* ---- many rows: panels ---- */
+
+static void multiply_panel(const task *t, int64_t j, int64_t rows, const cbq_panel *panel, float *y) {
+    const cbq_matmul_args *a = t->a;
+    const uint8_t *row[MAX_LANES];
+    for (int64_t k0 = 0; k0 < a->k; k0 += PANEL_K) {
+        const int64_t n = a->k - k0 < PANEL_K ? a->k - k0 : PANEL_K;
+        /* Lanes past the last row of w repeat it; nobody reads what becomes of them. */
+        const uint8_t *first = a->w.data + j * t->row_bytes + k0 / t->f->elements * t->f->bytes;
+        for (int lane = 0; lane < t->kernels->lanes; lane++) row[lane] = first + (lane < rows ? lane : rows - 1) * t->row_bytes;
+        t->kernels->to_panel[a->format](row, n / t->f->elements, panel);
+        const int_x *x = &t->x;
+        cbq_int_args args = {.panel = *panel, .x = x->q + k0 * t->x_bytes, .starts = x->starts + k0 / t->step, .sums = x->sums + k0 / t->step,
+                             .scales = x->scales + k0 / t->x_block, .y = y, .x_stride = x->stride, .step_stride = x->n_steps,
+                             .scale_stride = x->n_scales, .y_stride = t->y_stride, .m = a->m, .k = n, .step = t->step,
+                             .x_block = t->x_block, .bits = t->f->bits, .has_min = t->f->has_min};
+        if (t->x_bytes == 1) a->level->ints->q8(&args);
+        else a->level->ints->q16(&args);
+    }
+}
+
+static void multiply_rows(void *context, int64_t begin, int64_t end) {
+    const task *t = context;
+    const cbq_matmul_args *a = t->a;
+    const int lanes = t->kernels->lanes;
+    uint8_t *slot = cbq_scratch_take(t->scratch);
+    cbq_panel panel = {.codes = slot};
+    panel.scales = (float *)(void *)(panel.codes + PANEL_K * MAX_LANES);
+    panel.mins = panel.scales + PANEL_K / MIN_STEP * MAX_LANES;
+    float *y = panel.mins + PANEL_K / MIN_STEP * MAX_LANES;
+    for (int64_t j0 = begin; j0 < end; j0 += PIECE_ROWS) {
+        const int64_t rows = end - j0 < PIECE_ROWS ? end - j0 : PIECE_ROWS;
+        memset(y, 0, (size_t)(a->m * t->y_stride) * 4);
+        for (int64_t j = 0; j < rows; j += lanes) multiply_panel(t, j0 + j, rows - j < lanes ? rows - j : lanes, &panel, y + j);
+        for (int64_t i = 0; i < a->m; i++) put_row(t, y + i * t->y_stride, i, j0, rows);
+    }
+    cbq_scratch_give(t->scratch, slot);
+}
+
+static cbq_code run(task *t, int threads, cbq_status *st) {
+    const cbq_matmul_args *a = t->a;
+    const int64_t quantizing = 4 * a->k;
+    const int64_t panel = PANEL_K * MAX_LANES + 2 * PANEL_K / MIN_STEP * MAX_LANES * 4, sums = a->m * t->y_stride * 4;
+    if (cbq_scratch_open(t->scratch, threads, panel + sums > quantizing ? panel + sums : quantizing, st)) return st->code;
+    cbq_parallel(a->m, X_PIECE / a->k + 1, threads, quantize_rows, t);
+    if (atomic_load(&t->not_finite)) return cbq_fail(st, CBQ_BAD_VALUE, "x: expected finite numbers (precision q8 or q16), got NaN or infinity");
+    if (t->one_pass) cbq_parallel(a->n, X_PIECE / a->k + 1, threads, dot_rows, t);
+    else cbq_parallel(a->n, PIECE_ROWS, threads, multiply_rows, t);
+    return CBQ_OK;
+}
+
+static int plain_format(int dtype) { return cbq_find_format(dtype == CBQ_F32 ? "f32" : dtype == CBQ_F16 ? "f16" : "bf16"); }
+
+cbq_code cbq_matmul_int(const cbq_matmul_args *a, int threads, cbq_status *st) {
+    const cbq_format *f = &cbq_formats[a->format];
+    cbq_scratch scratch = {.memory = NULL};
+    task t = {.a = a, .f = f, .kernels = a->level->kernels, .scratch = &scratch, .step = f->group < 32 ? f->group : 32,
+              .x_block = a->precision == CBQ_PRECISION_Q16 || f->elements == 256 ? 256 : 32,
+              .bias = a->precision == CBQ_PRECISION_Q8 && f->bits == 8 && a->level->ints->wide_is_signed ? 0 : f->bias,
+              .x_bytes = a->precision == CBQ_PRECISION_Q8 ? 1 : 2, .plain_x = plain_format(a->dtype), .plain_f32 = plain_format(CBQ_F32),
+              .row_bytes = a->k / f->elements * f->bytes, .y_stride = PIECE_ROWS};
+    atomic_init(&t.not_finite, 0);
+    t.one_pass = a->precision == CBQ_PRECISION_Q8 && a->m <= CBQ_INT_DOT_M;
+    t.x.stride = rounded_up(a->k * t.x_bytes, 64) + 64;
+    t.x.n_scales = rounded_up(a->k, t.x_block) / t.x_block;
+    t.x.n_steps = a->k / t.step;
+    t.x.n_starts = t.one_pass ? a->k / 4 : t.x.n_steps;
+    const int64_t row = t.x.stride + 4 * (t.x.n_scales + t.x.n_steps + t.x.n_starts);
+    t.x.q = a->m > PTRDIFF_MAX / row - 1 ? NULL : cbq_aligned_alloc(a->m * row + PAD);
+    if (!t.x.q) return cbq_fail(st, CBQ_NO_MEMORY, "no memory for x in integers: %lld rows of %lld bytes", (long long)a->m, (long long)row);
+    t.x.scales = (float *)(void *)(t.x.q + a->m * t.x.stride);
+    t.x.starts = (int32_t *)(void *)(t.x.scales + a->m * t.x.n_scales);
+    t.x.sums = (float *)(void *)(t.x.starts + a->m * t.x.n_starts);
+    memset(t.x.sums + a->m * t.x.n_steps, 0, PAD);
+    run(&t, threads, st);
+    cbq_scratch_close(&scratch);
+    free(t.x.q);
+    return st->code;
+}
