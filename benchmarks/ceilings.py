@@ -1,25 +1,20 @@
-"""What decoding is measured against: the fastest ways to write the same memory with as many threads."""
+"""The fastest ways to write memory with several threads: what decoding is measured against."""
 
 from __future__ import annotations
 
 import ctypes
 import functools
-import os
-import shutil
-import subprocess
-import tempfile
 import threading
 from collections.abc import Sequence
-from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.native import compiled
 from benchmarks.timing import Call
 
-_SOURCE = Path(__file__).with_name("ceilings.c")
 # Some processors and hypervisors have a short cut for zeros.
 _BYTE = 0x3F
 _VALUE = np.float32(0.75)
@@ -125,17 +120,10 @@ def _memset(part: NDArray[np.float32]) -> Call:
 @functools.cache
 def load_stream_fill() -> tuple[Any, str]:
     """``stream_fill(address, byte, bytes)`` of ceilings.c, compiled now, and how; else None, and why not."""
-    compiler = shutil.which(os.environ.get("CC", "cc"))
-    if compiler is None:
-        return None, "streaming stores were not measured: no C compiler (cc, or the environment variable CC)"
-    with tempfile.TemporaryDirectory() as folder:
-        library = Path(folder) / "ceilings.so"
-        command = [compiler, "-O2", "-shared", "-fPIC", "-o", str(library), str(_SOURCE)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        if done.returncode:
-            lines = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
-            return None, f"streaming stores were not measured: {lines[0]}"
-        stream_fill = ctypes.CDLL(str(library)).stream_fill
+    library, reason = compiled("ceilings.c")
+    if library is None:
+        return None, f"streaming stores were not measured: {reason}"
+    stream_fill = library.stream_fill
     stream_fill.argtypes = (ctypes.c_void_p, ctypes.c_uint8, ctypes.c_size_t)
     stream_fill.restype = None
     return stream_fill, "streaming stores of benchmarks/ceilings.c"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import importlib.metadata
 import os
 import platform
 import re
@@ -14,6 +15,9 @@ from numpy.typing import NDArray
 
 import cbquant
 
+# The average number of running processes of a minute: what a build leaves behind when it has ended a minute ago.
+_IDLE = 0.7
+
 
 def touched_memory(nbytes: int) -> NDArray[np.uint8]:
     """Memory that has been written before, from a 64-byte boundary on: a row of vectors that split cache lines would
@@ -21,6 +25,26 @@ def touched_memory(nbytes: int) -> NDArray[np.uint8]:
     memory = np.ones(nbytes + 64, np.uint8)
     begin = -memory.ctypes.data % 64
     return memory[begin : begin + nbytes]
+
+
+def distribution_version(name: str) -> str | None:
+    """The version of an installed package, by its name on PyPI; None where it is not installed.
+
+    >>> distribution_version("no-such-package")
+    """
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def notes() -> list[str]:
+    """What speaks against measuring now: another process on the cores.
+
+    ggml and BLAS wait for their threads by turning, and where one of them has no core all of them wait.
+    """
+    busy = os.getloadavg()[0]
+    return [f"the machine was not idle before (load {busy:.1f}): do not trust this run"] if busy > _IDLE else []
 
 
 def describe() -> dict[str, Any]:

@@ -21,7 +21,9 @@ class Timing(NamedTuple):
     spread: float
 
 
-def measure(candidates: Mapping[Key, Sequence[Call]], rounds: int, sample_seconds: float = 0.0) -> dict[Key, Timing]:
+def measure(
+    candidates: Mapping[Key, Sequence[Call]], rounds: int, sample_seconds: float = 0.0, quiet: bool = False
+) -> dict[Key, Timing]:
     """Time candidates in turns, so that a drift of the machine's speed reaches all of them.
 
     Parameters
@@ -32,6 +34,9 @@ def measure(candidates: Mapping[Key, Sequence[Call]], rounds: int, sample_second
         Samples of each candidate, at least 2.
     sample_seconds : float
         A sample goes round the ring as often as it takes to last this long, at least once.
+    quiet : bool
+        Before each sample, wait until the threads of the one before sleep: those of OpenMP and of a BLAS go on turning
+        for a while after a call, in the way of the next candidate.
 
     Returns
     -------
@@ -49,9 +54,25 @@ def measure(candidates: Mapping[Key, Sequence[Call]], rounds: int, sample_second
     order = list(candidates)
     for _ in range(rounds):
         for key in order:
+            if quiet:
+                _wait_for_quiet()
             samples[key].append(_sample(candidates[key], laps[key]))
         order.reverse()  # a drift that is steady hits the first of a round as hard as the last
     return {key: _timing(values) for key, values in samples.items()}
+
+
+# How long to look whether something runs, and how long to wait at most: OpenBLAS turns for 0.1 seconds.
+_LOOK, _PATIENCE = 1e-3, 0.2
+
+
+def _wait_for_quiet() -> None:
+    """Return when no thread of this process is running, or after `_PATIENCE`."""
+    end = time.monotonic() + _PATIENCE
+    while time.monotonic() < end:
+        before = time.process_time()
+        time.sleep(_LOOK)
+        if time.process_time() - before < _LOOK / 2:
+            return
 
 
 def _laps(calls: Sequence[Call], sample_seconds: float) -> int:

@@ -12,8 +12,8 @@ import pytest
 
 import benchmarks
 import cbquant
-from benchmarks import ceilings, timing
-from benchmarks.dequant import blocks, cache, command, peers, plot, report, targets
+from benchmarks import blocks, ceilings, report, timing
+from benchmarks.dequant import cache, command, peers, plot, targets
 from benchmarks.dequant.plan import Plan
 from benchmarks.timing import Timing
 
@@ -29,7 +29,7 @@ TINY = Plan(
 
 @pytest.fixture
 def verdict():
-    return targets.judge(0.8, ">=", 0.9)
+    return report.judge(0.8, ">=", 0.9)
 
 
 # --- arithmetic --------------------------------------------------------------------------------------------
@@ -100,17 +100,17 @@ def test_peer_means_are_geometric_and_by_variant():
     ],
 )
 def test_judge(value, sense, target, held):
-    assert targets.judge(value, sense, target)["held"] is held
+    assert report.judge(value, sense, target)["held"] is held
 
 
 def test_targets_are_of_things_that_exist_and_nothing_promised_is_not_judged():
-    assert targets.judge(0.1, ">=", None) is None
+    assert report.judge(0.1, ">=", None) is None
     assert targets.IN_CACHE.keys() <= {f.name for f in cbquant.formats()}
     assert targets.PEER_MEANS.keys() | targets.PEER_EACH.keys() <= peers.PEERS.keys()
 
 
 def test_summary_counts_and_names_misses(verdict):
-    good = targets.judge(0.95, ">=", 0.9)
+    good = report.judge(0.95, ">=", 0.9)
     sections = {
         "A": [
             {"format": "q4_0", "variant": "1 thread", "judged": None},

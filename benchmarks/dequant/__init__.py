@@ -3,5 +3,5 @@
     python -m benchmarks.dequant [--quick]
 
 `memory`, `cache` and `peers` measure and return rows, which are dicts that JSON can hold; `targets` says what should
-hold; `report` sums up; `tables`, `page` and `plot` show a report; `command` is the command line.
+hold; `tables`, `page` and `plot` show a report; `command` is the command line.
 """

@@ -8,11 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 import cbquant
+from benchmarks.blocks import random_blocks
 from benchmarks.ceilings import cache_fills
 from benchmarks.dequant import targets
-from benchmarks.dequant.blocks import random_blocks
-from benchmarks.dequant.plan import Done, Plan, Row
+from benchmarks.dequant.plan import Plan
 from benchmarks.machine import touched_memory
+from benchmarks.plan import Done
+from benchmarks.report import Row, judge
 from benchmarks.timing import Call, fastest, measure, ratio
 from cbquant import _core
 from cbquant._formats import Format
@@ -67,7 +69,7 @@ def in_cache(plan: Plan, done: Done) -> list[Row]:
                     "ceiling": ceiling,
                     "ceiling_seconds": {kind: timing.seconds for kind, timing in fills.items()},
                     "figure": of_ceiling,
-                    "judged": targets.judge(of_ceiling, ">=", target),
+                    "judged": judge(of_ceiling, ">=", target),
                 }
             )
         done(fmt.name)

@@ -9,12 +9,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 import cbquant
+from benchmarks.blocks import ColdCopies, random_blocks
 from benchmarks.ceilings import Crew, fresh_fill, memory_fills, scale
 from benchmarks.dequant import targets
-from benchmarks.dequant.blocks import ColdBlocks, random_blocks
-from benchmarks.dequant.plan import Done, Plan, Row, threads_word
+from benchmarks.dequant.plan import Plan
 from benchmarks.machine import touched_memory
+from benchmarks.plan import Done
+from benchmarks.report import Row, judge
 from benchmarks.timing import Call, Timing, fastest, measure, ratio
+from benchmarks.words import threads_word
 from cbquant._formats import Format
 
 _OWN = "cbquant"
@@ -43,7 +46,7 @@ def _into_used_memory(plan: Plan, dtypes: tuple[str, ...], threads: tuple[int, .
 
 def _one_format(fmt: Format, dtype: str, memory: NDArray[np.uint8], crews: list[Crew], rounds: int) -> list[Row]:
     out: NDArray[Any] = memory.view("uint16" if dtype == "bfloat16" else dtype)
-    blocks = ColdBlocks(random_blocks(fmt, out.size))
+    blocks = ColdCopies(random_blocks(fmt, out.size))
     candidates: dict[tuple[int, str], list[Call]] = {}
     for crew in crews:
         candidates[crew.threads, _OWN] = [partial(_decode_next, blocks, fmt.name, dtype, out, crew.threads)]
@@ -57,11 +60,11 @@ def _one_format(fmt: Format, dtype: str, memory: NDArray[np.uint8], crews: list[
     return rows
 
 
-def _decode_next(blocks: ColdBlocks, fmt: str, dtype: str, out: NDArray[Any], threads: int) -> None:
+def _decode_next(blocks: ColdCopies, fmt: str, dtype: str, out: NDArray[Any], threads: int) -> None:
     cbquant.dequant(blocks.next(), fmt, dtype=dtype, out=out, threads=threads)
 
 
-def _row(fmt: Format, dtype: str, threads: int, out_bytes: int, blocks: ColdBlocks, timings: dict[str, Timing]) -> Row:
+def _row(fmt: Format, dtype: str, threads: int, out_bytes: int, blocks: ColdCopies, timings: dict[str, Timing]) -> Row:
     own = timings.pop(_OWN)
     ceiling = fastest(timings)
     of_ceiling = ratio(timings[ceiling], own)
@@ -83,7 +86,7 @@ def _row(fmt: Format, dtype: str, threads: int, out_bytes: int, blocks: ColdBloc
         "of_scaled_ceiling": of_scaled,
         "blocks_from_memory": blocks.are_cold,
         "figure": figure,
-        "judged": targets.judge(figure, ">=", targets.to_memory(fmt, dtype, threads)),
+        "judged": judge(figure, ">=", targets.to_memory(fmt, dtype, threads)),
     }
 
 
@@ -112,7 +115,7 @@ def into_new_arrays(plan: Plan, done: Done) -> list[Row]:
                     "spread": own.spread,
                     "fill_seconds": fill.seconds,
                     "figure": times,
-                    "judged": targets.judge(times, "<=", targets.fresh(fmt)),
+                    "judged": judge(times, "<=", targets.fresh(fmt)),
                 }
             )
         done(fmt.name)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from benchmarks.dequant.plan import Row, size_word
-from benchmarks.dequant.report import Report, by_format, held, variants
-from benchmarks.dequant.tables import header
+from benchmarks.page import MEANING_OF_BOLD, emphasized, line, target_lines
+from benchmarks.report import Report, Row, by_format, variants
+from benchmarks.tables import header
+from benchmarks.words import size_word
 
 _INTRODUCTION = """\
 # Performance
@@ -39,12 +40,12 @@ def write_page(report: Report) -> str:
     groups = {letter: by_format(rows) for letter, rows in measured.items()}
     lines = [_INTRODUCTION, *(f"- {key}: {text}" for key, text in header(report))]
     lines += ["", "The columns:", "", *_explain(columns, measured), ""]
-    lines += [_line(["format", *(column.title for column in columns)]), _line(["---", *("--:" for _ in columns)])]
+    lines += [line(["format", *(column.title for column in columns)]), line(["---", *("--:" for _ in columns)])]
     for name in report["plan"]["formats"]:
         cells = (_cell(groups[column.section].get(name, {}).get(column.variant)) for column in columns)
-        lines.append(_line([name, *cells]))
-    lines.append(_line(["geometric mean", *(_mean(column, measured[column.section]) for column in columns)]))
-    return "\n".join([*lines, "", *_targets(report)]) + "\n"
+        lines.append(line([name, *cells]))
+    lines.append(line(["geometric mean", *(_mean(column, measured[column.section]) for column in columns)]))
+    return "\n".join([*lines, "", *target_lines(report)]) + "\n"
 
 
 def _smallest(rows: Iterable[Row]) -> int:
@@ -63,28 +64,16 @@ def _explain(columns: list[_Column], measured: dict[str, list[Row]]) -> Iterable
     for letter, rows in measured.items():
         titles = "; ".join(column.title for column in columns if column.section == letter)
         yield f"- *{titles}*: {_MEANINGS[letter].format(size=size_word(_smallest(rows)))}"
-    yield "- bold: misses its target"
-
-
-def _line(cells: Iterable[str]) -> str:
-    return f"| {' | '.join(cells)} |"
+    yield f"- {MEANING_OF_BOLD}"
 
 
 def _cell(row: Row | None) -> str:
     """The figure; bold where it misses its target."""
     if row is None:
         return ""
-    text = f"{row['figure']:.{1 if 'peer' in row else 2}f}"
-    return f"**{text}**" if held([row]) == "NO" else text
+    return emphasized(f"{row['figure']:.{1 if 'peer' in row else 2}f}", row)
 
 
 def _mean(column: _Column, rows: list[Row]) -> str:
     means = {row["variant"]: row for row in rows if row["format"] is None}
     return _cell(means.get(column.variant))
-
-
-def _targets(report: Report) -> Iterable[str]:
-    summary = report["targets"]
-    yield f"{summary['held']} of {summary['judged']} targets held."
-    if summary["misses"]:
-        yield from ("The others:", "", *(f"- {miss}" for miss in summary["misses"]))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import importlib.metadata
 import statistics
 from collections.abc import Callable
 from functools import partial
@@ -12,12 +11,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.blocks import random_blocks
 from benchmarks.dequant import targets
-from benchmarks.dequant.blocks import random_blocks
 from benchmarks.dequant.cache import ring_of_blocks
-from benchmarks.dequant.plan import Done, Plan, Row, size_word
-from benchmarks.machine import touched_memory
+from benchmarks.dequant.plan import Plan
+from benchmarks.machine import distribution_version, touched_memory
+from benchmarks.plan import Done
+from benchmarks.report import Row, judge
 from benchmarks.timing import Call, measure, ratio
+from benchmarks.words import size_word
 from cbquant import _core
 from cbquant._buffer import PLAIN_DTYPES
 from cbquant._formats import Format
@@ -61,7 +63,7 @@ def numpy_call(fmt: Format, raw: NDArray[np.uint8], out: NDArray[np.float32]) ->
         return None
     name = PLAIN_DTYPES[fmt.name]
     if name == "bfloat16":
-        if _version("ml_dtypes") is None:
+        if distribution_version("ml_dtypes") is None:
             return None
         import ml_dtypes
 
@@ -74,7 +76,7 @@ PEERS: dict[str, Prepare] = {"ggml": ggml_call, "gguf-py": gguf_py_call, "NumPy"
 
 def present() -> dict[str, Prepare]:
     """The peers that are installed."""
-    found = {"ggml": oracles.Ggml.available(), "gguf-py": _version("gguf") is not None, "NumPy": True}
+    found = {"ggml": oracles.Ggml.available(), "gguf-py": distribution_version("gguf") is not None, "NumPy": True}
     return {peer: prepare for peer, prepare in PEERS.items() if found[peer]}
 
 
@@ -82,26 +84,19 @@ def notes() -> list[str]:
     """What is not compared with, for want of what."""
     needs = {"ggml": "pywhispercpp", "gguf-py": "gguf"}
     absent = [f"no {peer}: pip install {needs[peer]}" for peer in PEERS if peer not in present()]
-    if _version("ml_dtypes") is None:
+    if distribution_version("ml_dtypes") is None:
         absent.append("no bf16 of NumPy: pip install ml_dtypes")
     return absent
 
 
 def versions() -> dict[str, str]:
     """The versions of the peers that are installed."""
-    found = {"gguf-py": _version("gguf"), "ml_dtypes": _version("ml_dtypes")}
+    found = {"gguf-py": distribution_version("gguf"), "ml_dtypes": distribution_version("ml_dtypes")}
     if oracles.Ggml.available():
         ggml_version = oracles._library().ggml_version  # type: ignore[union-attr]
         ggml_version.restype = ctypes.c_char_p
-        found["ggml"] = f"{ggml_version().decode()} (pywhispercpp {_version('pywhispercpp')})"
+        found["ggml"] = f"{ggml_version().decode()} (pywhispercpp {distribution_version('pywhispercpp')})"
     return {peer: version for peer, version in found.items() if version is not None}
-
-
-def _version(distribution: str) -> str | None:
-    try:
-        return importlib.metadata.version(distribution)
-    except importlib.metadata.PackageNotFoundError:
-        return None
 
 
 def against_peers(plan: Plan, done: Done) -> list[Row]:
@@ -146,7 +141,7 @@ def _one_format(
             "spread": own.spread,
             "peer_seconds": timing.seconds,
             "figure": ratio(timing, own),
-            "judged": targets.judge(ratio(timing, own), ">=", targets.peer_each(fmt, peer)),
+            "judged": judge(ratio(timing, own), ">=", targets.peer_each(fmt, peer)),
         }
         for peer, timing in timings.items()
     ]
@@ -181,7 +176,7 @@ def _means(rows: list[Row]) -> list[Row]:
                 "variant": variant,
                 "peer": peer,
                 "figure": mean,
-                "judged": targets.judge(mean, ">=", targets.PEER_MEANS.get(peer) if variant in in_cache else None),
+                "judged": judge(mean, ">=", targets.PEER_MEANS.get(peer) if variant in in_cache else None),
             }
         )
     return means

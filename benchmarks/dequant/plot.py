@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from benchmarks.dequant import targets
-from benchmarks.dequant.plan import Row, size_word
-from benchmarks.dequant.report import Report, by_format, variants
+from benchmarks.report import Report, Row, by_format, variants
+from benchmarks.words import size_word
 
 _TARGET = "#c1440e"
 

@@ -2,33 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import NamedTuple
+from collections.abc import Callable, Mapping
 
-from benchmarks.dequant.plan import Row, size_word, threads_word
-from benchmarks.dequant.report import Report, by_format, held, promised, variants
+from benchmarks.report import Report, Row, by_format, held, promised, variants
+from benchmarks.tables import FORMAT, HELD, Table, numbers
+from benchmarks.words import size_word, threads_word
 from cbquant.cli.output import Column
-
-_FORMAT, _HELD = Column("format"), Column("held")
-
-
-class Table(NamedTuple):
-    """A table, what it shows, and how to read it."""
-
-    title: str
-    note: str
-    columns: list[Column]
-    rows: list[list[str]]
-    total: list[str] | None = None
 
 
 def all_tables(report: Report) -> list[Table]:
     """The tables of the sections that have rows."""
     return [_BUILDERS[letter](report, rows) for letter, rows in report["sections"].items() if rows]
-
-
-def _numbers(*titles: str) -> list[Column]:
-    return [Column(title, right=True) for title in titles]
 
 
 def _speed(row: Row, seconds: float) -> str:
@@ -41,9 +25,9 @@ def _ceiling(row: Row) -> list[str]:
 
 
 def _into_used_memory(title: str, rows: list[Row]) -> Table:
-    columns = [_FORMAT]
+    columns = [FORMAT]
     for variant in variants(rows):
-        columns += [*_numbers(f"{variant}: GB/s", "ceiling"), Column("by"), *_numbers("of it", "of scaled")]
+        columns += [*numbers(f"{variant}: GB/s", "ceiling"), Column("by"), *numbers("of it", "of scaled")]
     body = []
     for name, own in by_format(rows).items():
         cells = []
@@ -57,7 +41,7 @@ def _into_used_memory(title: str, rows: list[Row]) -> Table:
         f"(here: {'yes' if rows[0]['blocks_from_memory'] else 'no, the size of the last cache is unknown'}).\n"
         f"Target, with 2 threads or more: {promised(rows) or 'not measured'}."
     )
-    return Table(title, note, [*columns, _HELD], body)
+    return Table(title, note, [*columns, HELD], body)
 
 
 def _used_memory(report: Report, rows: list[Row]) -> Table:
@@ -72,7 +56,7 @@ def _used_memory_16bit(report: Report, rows: list[Row]) -> Table:
 
 def _cache(report: Report, rows: list[Row]) -> Table:
     in_use: str = report["machine"]["kernels"]
-    columns = [_FORMAT, *_numbers("GB/s", "ceiling"), Column("by"), *_numbers(*variants(rows), "target")]
+    columns = [FORMAT, *numbers("GB/s", "ceiling"), Column("by"), *numbers(*variants(rows), "target")]
     body = []
     for name, own in by_format(rows).items():
         row = own[in_use]
@@ -85,7 +69,7 @@ def _cache(report: Report, rows: list[Row]) -> Table:
         f"the same memory. The target is for the kernels in use: {in_use}. Times include the calls; one with next\n"
         f"to nothing to do takes: {calls}."
     )
-    return Table(f"B. float32 in cache, {size_word(rows[0]['output_bytes'])}", note, [*columns, _HELD], body)
+    return Table(f"B. float32 in cache, {size_word(rows[0]['output_bytes'])}", note, [*columns, HELD], body)
 
 
 def _peers(report: Report, rows: list[Row]) -> Table:
@@ -102,13 +86,13 @@ def _peers(report: Report, rows: list[Row]) -> Table:
         "Times as fast as other decoders (MiB and KiB of output), one thread each, on the same blocks.\n"
         f"Targets of the means: {', '.join(of_means) or 'none'}; no format slower than ggml."
     )
-    return Table("C. float32 against other decoders", note, [_FORMAT, *_numbers(*order), _HELD], body, total)
+    return Table("C. float32 against other decoders", note, [FORMAT, *numbers(*order), HELD], body, total)
 
 
 def _new_arrays(report: Report, rows: list[Row]) -> Table:
-    columns = [_FORMAT]
+    columns = [FORMAT]
     for variant in variants(rows):
-        columns += _numbers(f"{variant}: ms", "empty + fill", "times")
+        columns += numbers(f"{variant}: ms", "empty + fill", "times")
     body = []
     for name, own in by_format(rows).items():
         cells: list[str] = []
@@ -121,7 +105,7 @@ def _new_arrays(report: Report, rows: list[Row]) -> Table:
         f"many threads. Target: {promised(rows)}."
     )
     title = f"D. float32 into a new array of {size_word(rows[0]['output_bytes'])}"
-    return Table(title, note, [*columns, _HELD], body)
+    return Table(title, note, [*columns, HELD], body)
 
 
 _BUILDERS: dict[str, Callable[[Report, list[Row]], Table]] = {
@@ -131,18 +115,3 @@ _BUILDERS: dict[str, Callable[[Report, list[Row]], Table]] = {
     "D": _new_arrays,
     "E": _used_memory_16bit,
 }
-
-
-def header(report: Report) -> Iterable[tuple[str, str]]:
-    """The machine and the run, as pairs of words."""
-    machine, plan = report["machine"], report["plan"]
-    yield "processor", f"{machine['cpu']}, {threads_word(machine['cores']).replace('thread', 'core')}"
-    yield "instructions", f"{machine['isa']} (kernels: {machine['kernels']})"
-    yield "last cache", size_word(machine["last_cache_bytes"]) if machine["last_cache_bytes"] else "unknown"
-    yield "system", f"{machine['system']}, transparent huge pages: {machine['huge_pages']}"
-    versions = {key: machine[key] for key in ("cbquant", "python", "numpy")} | report["peers"]
-    yield "versions", ", ".join(f"{name} {version}" for name, version in versions.items())
-    yield "date", machine["date"]
-    yield "figures", f"medians of {plan['rounds']} rounds, in each of which everything compared has its turn"
-    for note in report["notes"]:
-        yield "note", note

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import operator
-from typing import Any
-
 from cbquant._formats import Format
 
 # Block formats are judged. To read a plain type costs as much as to write it, or more: there a fill is no measure.
@@ -37,17 +34,3 @@ def fresh(fmt: Format) -> float | None:
 def peer_each(fmt: Format, peer: str) -> float | None:
     """The target for one format against a peer, where there is one."""
     return PEER_EACH.get(peer) if fmt.kind != "plain" else None
-
-
-_SENSES = {">=": operator.ge, "<=": operator.le}
-
-
-def judge(value: float, sense: str, target: float | None) -> dict[str, Any] | None:
-    """A verdict as rows hold it; None where nothing was promised.
-
-    >>> judge(0.93, ">=", 0.9)
-    {'value': 0.93, 'sense': '>=', 'target': 0.9, 'held': True}
-    """
-    if target is None:
-        return None
-    return {"value": value, "sense": sense, "target": target, "held": _SENSES[sense](value, target)}

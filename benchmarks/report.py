@@ -1,13 +1,28 @@
-"""What the views of a report share. A report is what ``dequant.json`` holds."""
+"""What the views of a report share. A report is what a benchmark's JSON file holds."""
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from benchmarks.dequant.plan import Row
-
+#: A result. "format" and "variant" (such as "2 threads") say of what, and "group" where there is one; "figure" is the
+#: ratio that counts, "judged" what `judge` makes of it; the other keys are how it came about. JSON can hold it.
+Row = dict[str, Any]
 Report = dict[str, Any]
+
+_SENSES = {">=": operator.ge, "<=": operator.le}
+
+
+def judge(value: float, sense: str, target: float | None) -> dict[str, Any] | None:
+    """A verdict as rows hold it; None where nothing was promised.
+
+    >>> judge(0.93, ">=", 0.9)
+    {'value': 0.93, 'sense': '>=', 'target': 0.9, 'held': True}
+    """
+    if target is None:
+        return None
+    return {"value": value, "sense": sense, "target": target, "held": _SENSES[sense](value, target)}
 
 
 def by_format(rows: Iterable[Row]) -> dict[str, dict[str, Row]]:
@@ -63,6 +78,7 @@ def summarize(sections: Mapping[str, Sequence[Row]]) -> dict[str, Any]:
 
 def _describe(row: Row) -> str:
     what = row["format"] or f"geometric mean of {row['formats']} formats"
+    words = [what, row["group"], row["variant"]] if "group" in row else [what, row["variant"]]
     verdict = row["judged"]
     value, target = f"{verdict['value']:.2f}", f"{verdict['target']:g}"
-    return f"{what}, {row['variant']}: {value}, target {verdict['sense']} {target}"
+    return f"{', '.join(words)}: {value}, target {verdict['sense']} {target}"
