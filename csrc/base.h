@@ -15,10 +15,24 @@
 #define CBQ_TABLE static const __attribute__((unused))
 #endif
 
+#if !defined(__CUDACC__)
+/* Asks for the cache lines of memory that is soon to be read. The address may lie past the end of anything. */
+CBQ_FN void cbq_prefetch(uintptr_t address, int64_t bytes) {
+    for (int64_t i = 0; i < bytes; i += 64) __builtin_prefetch((const void *)(address + (uintptr_t)i), 0, 3);
+}
+#endif
+
 #if defined(__cplusplus)
 #define CBQ_STATIC_ASSERT static_assert
 #else
 #define CBQ_STATIC_ASSERT _Static_assert
+#endif
+
+/* Before a loop of a few, known turns: registers, not arrays. In portable intrinsics that would be megabytes of code. */
+#if defined(CBQ_EMULATE)
+#define CBQ_UNROLL_ALL _Pragma("GCC unroll 1")
+#else
+#define CBQ_UNROLL_ALL _Pragma("GCC unroll 16")
 #endif
 
 /* The same byte four times: masks and constants for words of four codes. */

@@ -22,7 +22,11 @@ from numpy.typing import NDArray
 from cbquant import _core, formats
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-EMULATED_KERNELS = sorted(file.stem for file in (ROOT / "csrc" / "isa").glob("*.c") if file.stem != "scalar")
+# Levels of the emulated build: those with a file of their own, and of these the ones that decode.
+EMULATED_LEVELS = {
+    file.stem: file.read_text() for file in sorted((ROOT / "csrc" / "isa").glob("*.c")) if file.stem != "scalar"
+}
+EMULATED_KERNELS = [level for level, text in EMULATED_LEVELS.items() if "CBQ_KERNEL_TABLE" in text]
 BLOCK_FORMATS = [f for f in formats() if f.kind != "plain"]
 DTYPES = {"float32": np.uint32, "float16": np.uint16, "bfloat16": np.uint16}
 
@@ -48,6 +52,15 @@ class Path:
         self.core.dequant(blocks, fmt, out, dtype, threads, self.level)
         return out
 
+    def multiply(
+        self, x: NDArray[Any], blocks: NDArray[np.uint8], fmt: str, n: int, precision: str = "f32", threads: int = 1
+    ) -> NDArray[np.float32]:
+        """x float32 [m, k] times n rows of blocks; the memory that the product goes to is filled with NaN first."""
+        out = np.full((len(x), n), np.nan, np.float32)
+        sizes = (*out.shape, x.shape[1])
+        self.core.matmul(x, "float32", blocks, fmt, out, "float32", *sizes, precision, threads, self.level)
+        return out
+
 
 def native_kernels() -> list[str]:
     """The levels of this machine that bring kernels of their own."""
@@ -55,6 +68,9 @@ def native_kernels() -> list[str]:
 
 
 PATHS = [Path(name, False) for name in native_kernels()] + [Path(name, True) for name in EMULATED_KERNELS]
+#: Products have paths of their own on more levels.
+PRODUCT_PATHS = [Path(name, False) for name, available, _ in _core.isa_levels() if available]
+PRODUCT_PATHS += [Path(name, True) for name in EMULATED_LEVELS]
 
 
 def _sources_digest() -> str:

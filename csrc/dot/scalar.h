@@ -1,5 +1,6 @@
 /* Dot products in plain C: what the others are compared with. */
 #pragma once
+#include "panel_shape.h"
 #define CBQ_INT_M 4
 #define CBQ_DOT_BY_BITS 0
 #define CBQ_WIDE_IS_SIGNED 0

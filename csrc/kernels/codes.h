@@ -1,5 +1,6 @@
 /* The codes of a block as unsigned integers, for products of integers: code = value * multiple + bias. */
 #pragma once
+#include "../dot/panel_shape.h"
 #include "values.h"
 
 /* The values of a codebook as biased codes. */

@@ -12,10 +12,10 @@ typedef struct {
 
 CBQ_FN void put_dot(void *context, int at, const F v[CBQ_VECTORS]) {
     dot_put *d = context;
-#pragma GCC unroll 4
+    CBQ_UNROLL_ALL
     for (int k = 0; k < CBQ_VECTORS; k++) {
         int sum = (at / CBQ_LANES + k) % d->sums;
-#pragma GCC unroll 4
+        CBQ_UNROLL_ALL
         for (int i = 0; i < d->m; i++) {
             F x = f_ld_f32((const uint8_t *)(d->x + i * d->stride + at + CBQ_LANES * k));
             d->sum[i][sum] = f_fma(v[k], x, d->sum[i][sum]);
@@ -25,9 +25,15 @@ CBQ_FN void put_dot(void *context, int at, const F v[CBQ_VECTORS]) {
 
 CBQ_FN void row_dot(const uint8_t *b, int64_t n, const float *x, int64_t stride, float *y, cbq_decoder f, int m) {
     dot_put d = {.x = x, .stride = stride, .m = m, .sums = m == 1 ? 4 : 2};
+    CBQ_UNROLL_ALL
     for (int i = 0; i < m; i++)
+        CBQ_UNROLL_ALL
         for (int k = 0; k < 4; k++) d.sum[i][k] = f_set1(0);
-    for (; n > 0; n--, b += f.bytes, d.x += f.elements) block_values(b, f, CBQ_F32, put_dot, &d);
+    for (; n > 0; n--, b += f.bytes, d.x += f.elements) {
+        cbq_prefetch((uintptr_t)b + CBQ_AHEAD, f.bytes);
+        block_values(b, f, CBQ_F32, put_dot, &d);
+    }
+    CBQ_UNROLL_ALL
     for (int i = 0; i < m; i++) {
         F pair = f_add(d.sum[i][0], d.sum[i][1]);
         y[i] = f_sum(m == 1 ? f_add(pair, f_add(d.sum[i][2], d.sum[i][3])) : pair);

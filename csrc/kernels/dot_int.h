@@ -33,37 +33,45 @@ CBQ_FN void row_dot_int(const uint8_t *b, int64_t n, const cbq_int_dot_args *a, 
     E total[CBQ_INT_DOT_M];
     float mins[CBQ_INT_DOT_M] = {0, 0, 0};
     if (f.kind == CBQ_CODEBOOK) biased_table(f, table);
+    CBQ_UNROLL_ALL
     for (int i = 0; i < m; i++) total[i] = e_set1(0);
     for (; n > 0; n--, b += f.bytes, x += f.elements, starts += f.elements / 4, sums += f.elements / step, scales += f.elements / x_block) {
         float one = 0, spread[64] __attribute__((aligned(64))), group_min[16] __attribute__((aligned(64)));
+        cbq_prefetch((uintptr_t)b + CBQ_AHEAD, f.bytes);
         spread_scales(b, f, &one, spread);
         if (f.min == CBQ_MIN_GROUPS) group_mins(b, f, CBQ_F32, group_min);
         if (f.min)
+            CBQ_UNROLL_ALL
             for (int i = 0; i < m; i++) {
                 const float *row = sums + i * a->step_stride;
                 mins[i] += f.min == CBQ_MIN_ONE ? f.dmin(b) * row[0] : min_part(group_min, f.elements / f.group, row);
             }
         __asm__("" : "+m"(spread)); /* loads are cheaper than what gcc would make of it */
         E part[CBQ_INT_DOT_M];
+        CBQ_UNROLL_ALL
+        for (int i = 0; i < m; i++) part[i] = e_set1(0);
         CBQ_UNROLL
         for (int r = 0; r < f.elements / 32; r++) {
-            if (r % (x_block / 32) == 0)
-                for (int i = 0; i < m; i++) part[i] = e_set1(0);
             CBQ_UNROLL
             for (int o = 0; o < 32; o += CBQ_W) {
                 const int at = 32 * r + o;
                 W codes = biased_codes(b, f, table, r, o);
                 E scale = f.scales == CBQ_ONE ? e_set1(one) : e_load(spread + at / 4);
-#pragma GCC unroll 3
+                CBQ_UNROLL_ALL
                 for (int i = 0; i < m; i++) {
                     D sum = word_dot(d_load(starts + i * a->quad_stride + at / 4), codes, x + i * a->x_stride + at, f.bits);
                     part[i] = e_fma(d_to_e(sum), scale, part[i]);
                 }
             }
-            if ((r + 1) % (x_block / 32) == 0)
-                for (int i = 0; i < m; i++) total[i] = e_fma(part[i], e_set1(scales[i * a->scale_stride + 32 * r / x_block]), total[i]);
+            if ((r + 1) % (x_block / 32)) continue;
+            CBQ_UNROLL_ALL
+            for (int i = 0; i < m; i++) {
+                total[i] = e_fma(part[i], e_set1(scales[i * a->scale_stride + 32 * r / x_block]), total[i]);
+                part[i] = e_set1(0);
+            }
         }
     }
+    CBQ_UNROLL_ALL
     for (int i = 0; i < m; i++) y[i] = e_sum(total[i]) - mins[i];
 }
 

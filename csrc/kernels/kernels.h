@@ -17,14 +17,15 @@ typedef void cbq_dot_f32_fn(const uint8_t *blocks, int64_t n, const float *x, in
 typedef struct {
     uint8_t *codes;       /* k / 4 vectors, aligned to 64 bytes as the others */
     float *scales, *mins; /* k / step vectors each */
+    uintptr_t next;       /* as many bytes as are read are asked for from here on: they are the next to be wanted */
 } cbq_panel;
 
-/* n blocks of each of `lanes` rows. */
+/* n blocks of each of `panel_rows` rows. */
 typedef void cbq_to_panel_fn(const uint8_t *const *rows, int64_t n, const cbq_panel *panel);
 
 /* A vector as integers with a scale for each `block` of its n elements: x = scale * q, q symmetric up to the type's largest.
-   0 where an element is NaN or infinite. */
-typedef int cbq_quantize_x_fn(const float *x, int64_t n, int block, void *q, float *scales);
+   quad_sums gets the sum of each four of q. 0 where an element is NaN or infinite. */
+typedef int cbq_quantize_x_fn(const float *x, int64_t n, int block, void *q, float *scales, int32_t *quad_sums);
 
 /* Rows of x as integers, `scale` times what they stand for, for each so many elements (32 or 256), times a panel:
    y[i * y_stride + lane] += x[i] * w[lane], i = 0 .. m - 1. */
@@ -32,7 +33,7 @@ typedef struct {
     cbq_panel panel;
     const uint8_t *x;      /* int8_t; or int16_t, each four in the order 0 2 1 3 */
     const int32_t *starts; /* -bias times the sum of x over each step */
-    const float *sums;     /* the sum of x over each step */
+    const float *sums;     /* the sum of x over each step; times the scale of x where x_block is 32 */
     const float *scales;
     float *y;
     int64_t x_stride, step_stride, scale_stride; /* from a row to the next: bytes, steps, scales */
@@ -76,7 +77,7 @@ typedef struct {
     cbq_dot_f32_fn *dot_f32[CBQ_MAX_FORMATS];      /* none for plain types */
     cbq_tile_fn *tile_f32;
     cbq_to_panel_fn *to_panel[CBQ_MAX_FORMATS];    /* none for plain types */
-    int lanes;                                     /* rows of a panel */
+    int panel_rows;
     cbq_quantize_x_fn *quantize_q8, *quantize_q16;
     /* A copy with stores past the cache; dst is aligned to 64 bytes and `bytes` is a multiple of 64. The caller fences. */
     void (*stream_copy)(uint8_t *dst, const uint8_t *src, int64_t bytes);

@@ -22,8 +22,8 @@ CBQ_FN int quantize_x(const float *x, int64_t n, int block, void *q, float *scal
         const uint32_t bits = largest_magnitude(x, count);
         const float largest = cbq_as_f32(bits);
         if (bits >= 0x7f800000u) return 0;
-        /* Below 2^-100 the inverse could be infinite; such numbers are zero beside any others. */
-        const float inverse = largest < 0x1p-100f ? 0 : limit / largest;
+        /* Below 2^-112 the inverse could be infinite; such numbers count as zero. */
+        const float inverse = largest < 0x1p-112f ? 0 : limit / largest;
         *scales = largest / limit;
         for (int e = 0; e < count; e++) {
             uint32_t v = rounded(x[e] * inverse);
@@ -33,5 +33,15 @@ CBQ_FN int quantize_x(const float *x, int64_t n, int block, void *q, float *scal
     }
     return 1;
 }
-static int quantize_q8(const float *x, int64_t n, int block, void *q, float *scales) { return quantize_x(x, n, block, q, scales, 127, 1); }
-static int quantize_q16(const float *x, int64_t n, int block, void *q, float *scales) { return quantize_x(x, n, block, q, scales, 32767, 2); }
+static int quantize_q8(const float *x, int64_t n, int block, void *q, float *scales, int32_t *quad_sums) {
+    const int8_t *v = q;
+    if (!quantize_x(x, n, block, q, scales, 127, 1)) return 0;
+    for (int64_t i = 0; i < n / 4; i++) quad_sums[i] = v[4 * i] + v[4 * i + 1] + v[4 * i + 2] + v[4 * i + 3];
+    return 1;
+}
+static int quantize_q16(const float *x, int64_t n, int block, void *q, float *scales, int32_t *quad_sums) {
+    const int16_t *v = q;
+    if (!quantize_x(x, n, block, q, scales, 32767, 2)) return 0;
+    for (int64_t i = 0; i < n / 4; i++) quad_sums[i] = v[4 * i] + v[4 * i + 1] + v[4 * i + 2] + v[4 * i + 3];
+    return 1;
+}

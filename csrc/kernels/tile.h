@@ -11,18 +11,18 @@ CBQ_FN void tile(const cbq_tile_args *a, int64_t i0, int64_t j0, int m, int n, c
     if (m > CBQ_TILE_M || n > CBQ_TILE_N) return; /* not one of this instruction set's tiles: no code */
     const uint8_t *x = a->x + i0 * a->x_stride, *w = a->w + j0 * a->w_stride;
     F sum[CBQ_TILE_M][CBQ_TILE_N];
-#pragma GCC unroll 4
+    CBQ_UNROLL_ALL
     for (int i = 0; i < m; i++)
-#pragma GCC unroll 6
+        CBQ_UNROLL_ALL
         for (int j = 0; j < n; j++) sum[i][j] = f_set1(0);
     for (int64_t at = 0; at < a->bytes; at += (int64_t)sizeof(F)) {
         F xs[CBQ_TILE_M];
-#pragma GCC unroll 4
+        CBQ_UNROLL_ALL
         for (int i = 0; i < m; i++) xs[i] = f_ld_f32(x + i * a->x_stride + at);
-#pragma GCC unroll 6
+        CBQ_UNROLL_ALL
         for (int j = 0; j < n; j++) {
             F ws = f_ld_f32(w + j * a->w_stride + at);
-#pragma GCC unroll 4
+            CBQ_UNROLL_ALL
             for (int i = 0; i < m; i++) sum[i][j] = mac(xs[i], ws, sum[i][j]);
         }
     }

@@ -30,6 +30,11 @@ CBQ_FN void group_mins(const uint8_t *b, cbq_decoder f, int dtype, float *m) {
     f_groups(default_nan(f.dmin(b), dtype), m4, n, m);
 }
 
+/* Asks for the blocks to come. One pass over weights reads each byte once, and the processor's own prefetching stays behind:
+   on Sapphire Rapids q4_0 times one vector runs at 34 G operations/s with it and at 18 without, from memory; 1 KiB ahead
+   gives 21, 2 KiB 32, 8 KiB 34. */
+enum { CBQ_AHEAD = 4096 };
+
 /* What becomes of a word's worth of values, the first of which is number `at` of its block. */
 typedef void cbq_put_fn(void *context, int at, const F v[CBQ_VECTORS]);
 
@@ -51,7 +56,7 @@ CBQ_FN void block_values(const uint8_t *b, cbq_decoder f, int dtype, cbq_put_fn 
             W codes = f.codes(b, (uint32_t)r, (uint32_t)o);
             if (f.table) w_table_to_f(codes, f.table, v);
             else w_to_f(f.offset ? w_suball(codes, f.offset) : codes, v);
-#pragma GCC unroll 4
+            CBQ_UNROLL_ALL
             for (int k = 0; k < CBQ_VECTORS; k++) {
                 int g = (32 * r + o + CBQ_LANES * k) / f.group;
                 v[k] = (f.scales == CBQ_ONE ? one_s : f_set1(s[g])) * v[k];

@@ -72,10 +72,14 @@ static void dot_range(void *context, int64_t begin, int64_t end) {
 
 /* ---- many rows of x: decode a panel, then multiply ---- */
 
-/* Elements k0 .. k0 + n - 1 of `rows` rows of w from j on, each followed by zeros up to a whole vector. */
+/* Elements k0 .. k0 + n - 1 of `rows` rows of w from j on, each followed by zeros up to a whole vector. Meanwhile the same
+   part of the rows after them is asked for. */
 static void decode_panel(const task *t, int64_t j, int64_t rows, int64_t k0, int64_t n, uint8_t *panel) {
-    for (int64_t r = 0; r < rows; r++) {
+    const int64_t part = n / t->f->elements * t->f->bytes;
+    uintptr_t next = (uintptr_t)t->a->w.data + (uintptr_t)((j + rows) * t->row_bytes + rows * (k0 / t->f->elements * t->f->bytes));
+    for (int64_t r = 0; r < rows; r++, next += (uintptr_t)part) {
         const uint8_t *from = t->a->w.data + (j + r) * t->row_bytes + k0 / t->f->elements * t->f->bytes;
+        cbq_prefetch(next, part);
         uint8_t *to = panel + r * t->panel_stride;
         convert(t, t->a->format, from, to, n / t->f->elements);
         memset(to + n * t->bytes, 0, (size_t)(rounded_up(n * t->bytes, PAD) - n * t->bytes));

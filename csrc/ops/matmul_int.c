@@ -5,9 +5,9 @@
 #include "check.h"
 #include "scratch.h"
 
-/* A piece of work is PIECE_ROWS rows of w (the smallest common multiple of the lanes of all kernels is 16), times all of x.
-   PANEL_K elements of a panel's rows are decoded at a time: 16 to 24 KiB, for the first-level cache. */
-enum { PANEL_K = 1024, PIECE_ROWS = 64, MAX_LANES = 16, MIN_STEP = 16, X_PIECE = 1 << 16, PAD = 64 };
+/* A piece of work is PIECE_ROWS rows of w (a multiple of every instruction set's panel), times all of x. PANEL_K elements of
+   a panel's rows are decoded at a time: up to 16 KiB of codes and 4 of scales, for the first-level cache. */
+enum { PANEL_K = 512, PIECE_ROWS = 64, MAX_PANEL_ROWS = 32, MIN_STEP = 16, X_PIECE = 1 << 16, PAD = 64 };
 
 /* x as integers, in one allocation: rows of q, scales, and for each step the sum of q and the start of a dot product. */
 typedef struct {
@@ -33,29 +33,19 @@ static int64_t rounded_up(int64_t n, int64_t unit) { return (n + unit - 1) / uni
 
 /* ---- x to integers ---- */
 
-static int64_t element(const task *t, const uint8_t *q, int64_t i) {
-    int16_t wide;
-    if (t->x_bytes == 1) return (int8_t)q[i];
-    memcpy(&wide, q + 2 * i, 2);
-    return wide;
-}
-
-static int32_t sum_of(const task *t, const uint8_t *q, int64_t begin, int64_t n) {
-    int32_t sum = 0;
-    for (int64_t i = begin; i < begin + n; i++) sum += (int32_t)element(t, q, i);
-    return sum;
-}
-
-static void sum_steps(const task *t, int64_t row) {
-    const uint8_t *q = t->x.q + row * t->x.stride;
+/* The sums and starts of a row, from the sums of its quads. */
+static void sum_steps(const task *t, int64_t row, const int32_t *quads) {
     float *sums = t->x.sums + row * t->x.n_steps, *scales = t->x.scales + row * t->x.n_scales;
     int32_t *starts = t->x.starts + row * t->x.n_starts;
-    const int64_t in_start = t->a->k / t->x.n_starts;
+    const int in_step = t->step / 4;
     for (int64_t s = 0; s < t->x.n_steps; s++) {
-        float scale = t->one_pass ? scales[s * t->step / t->x_block] : 1;
-        sums[s] = scale * (float)sum_of(t, q, s * t->step, t->step);
+        int32_t sum = 0;
+        for (int i = 0; i < in_step; i++) sum += quads[s * in_step + i];
+        sums[s] = (t->one_pass || t->x_block == 32 ? scales[s * t->step / t->x_block] : 1) * (float)sum;
+        if (!t->one_pass) starts[s] = -t->bias * sum;
     }
-    for (int64_t s = 0; s < t->x.n_starts; s++) starts[s] = -t->bias * sum_of(t, q, s * in_start, in_start);
+    if (t->one_pass)
+        for (int64_t s = 0; s < t->x.n_starts; s++) starts[s] = -t->bias * quads[s];
 }
 
 /* Each four 16-bit numbers in the order 0 2 1 3. */
@@ -75,15 +65,16 @@ static void quantize_rows(void *context, int64_t begin, int64_t end) {
     const cbq_matmul_args *a = t->a;
     cbq_quantize_x_fn *quantize = t->x_bytes == 1 ? t->kernels->quantize_q8 : t->kernels->quantize_q16;
     uint8_t *floats = cbq_scratch_take(t->scratch);
+    int32_t *quads = (int32_t *)(void *)(floats + 4 * a->k);
     for (int64_t i = begin; i < end; i++) {
         const uint8_t *from = a->x.data + i * a->k * cbq_formats[t->plain_x].bytes;
         uint8_t *q = t->x.q + i * t->x.stride;
         t->kernels->to_float[t->plain_x][CBQ_F32](from, floats, a->k);
-        if (!quantize((const float *)(const void *)floats, a->k, t->x_block, q, t->x.scales + i * t->x.n_scales)) {
+        if (!quantize((const float *)(const void *)floats, a->k, t->x_block, q, t->x.scales + i * t->x.n_scales, quads)) {
             atomic_store(&t->not_finite, 1);
             break;
         }
-        sum_steps(t, i);
+        sum_steps(t, i, quads);
         if (t->x_bytes == 2) interleave(q, a->k);
     }
     cbq_scratch_give(t->scratch, floats);
@@ -112,17 +103,19 @@ static void dot_rows(void *context, int64_t begin, int64_t end) {
 
 /* ---- many rows: panels ---- */
 
-static void multiply_panel(const task *t, int64_t j, int64_t rows, const cbq_panel *panel, float *y) {
+static void multiply_panel(const task *t, int64_t j, int64_t rows, cbq_panel panel, float *y) {
     const cbq_matmul_args *a = t->a;
-    const uint8_t *row[MAX_LANES];
+    panel.next = (uintptr_t)a->w.data + (uintptr_t)((j + rows) * t->row_bytes);
+    const uint8_t *row[MAX_PANEL_ROWS];
     for (int64_t k0 = 0; k0 < a->k; k0 += PANEL_K) {
         const int64_t n = a->k - k0 < PANEL_K ? a->k - k0 : PANEL_K;
         /* Lanes past the last row of w repeat it; nobody reads what becomes of them. */
         const uint8_t *first = a->w.data + j * t->row_bytes + k0 / t->f->elements * t->f->bytes;
-        for (int lane = 0; lane < t->kernels->lanes; lane++) row[lane] = first + (lane < rows ? lane : rows - 1) * t->row_bytes;
-        t->kernels->to_panel[a->format](row, n / t->f->elements, panel);
+        for (int lane = 0; lane < t->kernels->panel_rows; lane++) row[lane] = first + (lane < rows ? lane : rows - 1) * t->row_bytes;
+        t->kernels->to_panel[a->format](row, n / t->f->elements, &panel);
+        panel.next += (uintptr_t)(n / t->f->elements * t->f->bytes * t->kernels->panel_rows);
         const int_x *x = &t->x;
-        cbq_int_args args = {.panel = *panel, .x = x->q + k0 * t->x_bytes, .starts = x->starts + k0 / t->step, .sums = x->sums + k0 / t->step,
+        cbq_int_args args = {.panel = panel, .x = x->q + k0 * t->x_bytes, .starts = x->starts + k0 / t->step, .sums = x->sums + k0 / t->step,
                              .scales = x->scales + k0 / t->x_block, .y = y, .x_stride = x->stride, .step_stride = x->n_steps,
                              .scale_stride = x->n_scales, .y_stride = t->y_stride, .m = a->m, .k = n, .step = t->step,
                              .x_block = t->x_block, .bits = t->f->bits, .has_min = t->f->has_min};
@@ -134,16 +127,16 @@ static void multiply_panel(const task *t, int64_t j, int64_t rows, const cbq_pan
 static void multiply_rows(void *context, int64_t begin, int64_t end) {
     const task *t = context;
     const cbq_matmul_args *a = t->a;
-    const int lanes = t->kernels->lanes;
+    const int panel_rows = t->kernels->panel_rows;
     uint8_t *slot = cbq_scratch_take(t->scratch);
     cbq_panel panel = {.codes = slot};
-    panel.scales = (float *)(void *)(panel.codes + PANEL_K * MAX_LANES);
-    panel.mins = panel.scales + PANEL_K / MIN_STEP * MAX_LANES;
-    float *y = panel.mins + PANEL_K / MIN_STEP * MAX_LANES;
+    panel.scales = (float *)(void *)(panel.codes + PANEL_K * MAX_PANEL_ROWS);
+    panel.mins = panel.scales + PANEL_K / MIN_STEP * MAX_PANEL_ROWS;
+    float *y = panel.mins + PANEL_K / MIN_STEP * MAX_PANEL_ROWS;
     for (int64_t j0 = begin; j0 < end; j0 += PIECE_ROWS) {
         const int64_t rows = end - j0 < PIECE_ROWS ? end - j0 : PIECE_ROWS;
         memset(y, 0, (size_t)(a->m * t->y_stride) * 4);
-        for (int64_t j = 0; j < rows; j += lanes) multiply_panel(t, j0 + j, rows - j < lanes ? rows - j : lanes, &panel, y + j);
+        for (int64_t j = 0; j < rows; j += panel_rows) multiply_panel(t, j0 + j, rows - j < panel_rows ? rows - j : panel_rows, panel, y + j);
         for (int64_t i = 0; i < a->m; i++) put_row(t, y + i * t->y_stride, i, j0, rows);
     }
     cbq_scratch_give(t->scratch, slot);
@@ -151,8 +144,8 @@ static void multiply_rows(void *context, int64_t begin, int64_t end) {
 
 static cbq_code run(task *t, int threads, cbq_status *st) {
     const cbq_matmul_args *a = t->a;
-    const int64_t quantizing = 4 * a->k;
-    const int64_t panel = PANEL_K * MAX_LANES + 2 * PANEL_K / MIN_STEP * MAX_LANES * 4, sums = a->m * t->y_stride * 4;
+    const int64_t quantizing = 5 * a->k; /* floats and quads */
+    const int64_t panel = PANEL_K * MAX_PANEL_ROWS + 2 * PANEL_K / MIN_STEP * MAX_PANEL_ROWS * 4, sums = a->m * t->y_stride * 4;
     if (cbq_scratch_open(t->scratch, threads, panel + sums > quantizing ? panel + sums : quantizing, st)) return st->code;
     cbq_parallel(a->m, X_PIECE / a->k + 1, threads, quantize_rows, t);
     if (atomic_load(&t->not_finite)) return cbq_fail(st, CBQ_BAD_VALUE, "x: expected finite numbers (precision q8 or q16), got NaN or infinity");

@@ -4,7 +4,7 @@
 #include <immintrin.h>
 
 #define CBQ_W 32
-#define CBQ_UNROLL _Pragma("GCC unroll 8") /* runs of a block: shifts and fields become constants */
+#define CBQ_UNROLL CBQ_UNROLL_ALL /* runs of a block: shifts and fields become constants */
 typedef uint32_t W __attribute__((vector_size(32)));
 
 CBQ_FN float w_f16_bits(uint32_t bits) { return _mm_cvtss_f32(_mm_cvtph_ps(_mm_cvtsi32_si128((int)bits))); }
@@ -34,6 +34,7 @@ typedef __m256 F;
 #define CBQ_TILE_N 4
 
 CBQ_FN F f_set1(float x) { return _mm256_set1_ps(x); }
+CBQ_FN F f_mul(F a, F b) { return _mm256_mul_ps(a, b); }
 CBQ_FN F f_add(F a, F b) { return _mm256_add_ps(a, b); }
 CBQ_FN F f_fma(F a, F b, F c) { return _mm256_fmadd_ps(a, b, c); }
 CBQ_FN F f_fnma(F a, F b, F c) { return _mm256_fnmadd_ps(a, b, c); }
@@ -89,9 +90,12 @@ CBQ_FN void f_spread(const float *s, int n, float *to) {
     }
 }
 
-/* ---- panels: 8 rows ---- */
+/* ---- panels ---- */
+#define CBQ_PANEL_VECTORS 1 /* a panel is 8 rows: more would not leave registers for rows of x */
 typedef __m256i I;
 CBQ_FN I i_set1(int32_t x) { return _mm256_set1_epi32(x); }
+CBQ_FN I i_and(I a, I b) { return _mm256_and_si256(a, b); }
+CBQ_FN I i_shift_right8(I a) { return _mm256_srli_epi32(a, 8); }
 CBQ_FN I i_add(I a, I b) { return _mm256_add_epi32(a, b); }
 CBQ_FN I i_load(const uint8_t *p) { return _mm256_loadu_si256((const __m256i *)(const void *)p); }
 CBQ_FN F i_to_f(I a) { return _mm256_cvtepi32_ps(a); }

@@ -8,7 +8,7 @@
 #include "../base.h"
 
 #define CBQ_W 32
-#define CBQ_UNROLL _Pragma("GCC unroll 8") /* runs of a block: shifts and fields become constants */
+#define CBQ_UNROLL CBQ_UNROLL_ALL /* runs of a block: shifts and fields become constants */
 typedef uint32_t W __attribute__((vector_size(32)));
 
 CBQ_FN float w_f16_bits(uint32_t bits) { return _mm_cvtss_f32(_mm_cvtph_ps(_mm_cvtsi32_si128((int)bits))); }
@@ -42,6 +42,7 @@ typedef __m512 F;
 #define CBQ_TILE_N 6
 
 CBQ_FN F f_set1(float x) { return _mm512_set1_ps(x); }
+CBQ_FN F f_mul(F a, F b) { return _mm512_mul_ps(a, b); }
 CBQ_FN F f_add(F a, F b) { return _mm512_add_ps(a, b); }
 CBQ_FN F f_fma(F a, F b, F c) { return _mm512_fmadd_ps(a, b, c); }
 CBQ_FN F f_fnma(F a, F b, F c) { return _mm512_fnmadd_ps(a, b, c); }
@@ -78,9 +79,12 @@ CBQ_FN void f_spread(const float *s, int n, float *to) {
     }
 }
 
-/* ---- panels: 16 rows ---- */
+/* ---- panels ---- */
+#define CBQ_PANEL_VECTORS 2 /* a panel is 32 rows: each broadcast of x is used twice, or loads are the limit */
 typedef __m512i I;
 CBQ_FN I i_set1(int32_t x) { return _mm512_set1_epi32(x); }
+CBQ_FN I i_and(I a, I b) { return _mm512_and_si512(a, b); }
+CBQ_FN I i_shift_right8(I a) { return _mm512_srli_epi32(a, 8); }
 CBQ_FN I i_add(I a, I b) { return _mm512_add_epi32(a, b); }
 CBQ_FN I i_load(const uint8_t *p) { return _mm512_loadu_si512((const void *)p); }
 CBQ_FN F i_to_f(I a) { return _mm512_cvtepi32_ps(a); }
@@ -94,15 +98,16 @@ CBQ_FN __m512i p_gather4(const uint8_t *from, int64_t stride) {
 }
 /* 32 bytes of 16 rows to 8 vectors of a dword a row: each 128-bit part is a square of four rows, turned by itself. */
 CBQ_FN void p_transpose(const uint8_t *from, int64_t stride, uint8_t *to) {
-    for (int half = 0; half < 2; half++, from += 16, to += 256) {
+    const int next = 64 * CBQ_PANEL_VECTORS;
+    for (int half = 0; half < 2; half++, from += 16, to += 4 * next) {
         __m512i a = p_gather4(from, stride), b = p_gather4(from + stride, stride);
         __m512i c = p_gather4(from + 2 * stride, stride), d = p_gather4(from + 3 * stride, stride);
         __m512i ab = _mm512_unpacklo_epi32(a, b), cd = _mm512_unpacklo_epi32(c, d);
         _mm512_storeu_si512((void *)to, _mm512_unpacklo_epi64(ab, cd));
-        _mm512_storeu_si512((void *)(to + 64), _mm512_unpackhi_epi64(ab, cd));
+        _mm512_storeu_si512((void *)(to + next), _mm512_unpackhi_epi64(ab, cd));
         ab = _mm512_unpackhi_epi32(a, b), cd = _mm512_unpackhi_epi32(c, d);
-        _mm512_storeu_si512((void *)(to + 128), _mm512_unpacklo_epi64(ab, cd));
-        _mm512_storeu_si512((void *)(to + 192), _mm512_unpackhi_epi64(ab, cd));
+        _mm512_storeu_si512((void *)(to + 2 * next), _mm512_unpacklo_epi64(ab, cd));
+        _mm512_storeu_si512((void *)(to + 3 * next), _mm512_unpackhi_epi64(ab, cd));
     }
 }
 

@@ -4,7 +4,7 @@
 #include <arm_neon.h>
 
 #define CBQ_W 16
-#define CBQ_UNROLL _Pragma("GCC unroll 8") /* runs of a block: shifts and fields become constants */
+#define CBQ_UNROLL CBQ_UNROLL_ALL /* runs of a block: shifts and fields become constants */
 typedef uint32_t W __attribute__((vector_size(16)));
 
 CBQ_FN W w_from_u8(uint8x16_t v) { W w; memcpy(&w, &v, 16); return w; }
@@ -80,6 +80,7 @@ typedef float32x4_t F;
 #define CBQ_TILE_N 6
 
 CBQ_FN F f_set1(float x) { return vdupq_n_f32(x); }
+CBQ_FN F f_mul(F a, F b) { return vmulq_f32(a, b); }
 CBQ_FN F f_add(F a, F b) { return vaddq_f32(a, b); }
 CBQ_FN F f_fma(F a, F b, F c) { return vfmaq_f32(c, a, b); }
 CBQ_FN F f_fnma(F a, F b, F c) { return vfmsq_f32(c, a, b); }
@@ -126,24 +127,28 @@ CBQ_FN void f_spread(const float *s, int n, float *to) {
     for (int i = 0; i < 64; i++) to[i] = s[i * n / 64];
 }
 
-/* ---- panels: 4 rows ---- */
+/* ---- panels ---- */
+#define CBQ_PANEL_VECTORS 2 /* a panel is 8 rows */
 typedef int32x4_t I;
 CBQ_FN I i_set1(int32_t x) { return vdupq_n_s32(x); }
+CBQ_FN I i_and(I a, I b) { return vandq_s32(a, b); }
+CBQ_FN I i_shift_right8(I a) { return vreinterpretq_s32_u32(vshrq_n_u32(vreinterpretq_u32_s32(a), 8)); }
 CBQ_FN I i_add(I a, I b) { return vaddq_s32(a, b); }
 CBQ_FN I i_load(const uint8_t *p) { return vreinterpretq_s32_u8(vld1q_u8(p)); }
 CBQ_FN F i_to_f(I a) { return vcvtq_f32_s32(a); }
 
 /* 32 bytes of 4 rows to 8 vectors of a dword a row */
 CBQ_FN void p_transpose(const uint8_t *from, int64_t stride, uint8_t *to) {
-    for (int half = 0; half < 2; half++, from += 16, to += 64) {
+    const int next = 16 * CBQ_PANEL_VECTORS;
+    for (int half = 0; half < 2; half++, from += 16, to += 4 * next) {
         uint32x4_t a = vreinterpretq_u32_u8(vld1q_u8(from)), b = vreinterpretq_u32_u8(vld1q_u8(from + stride));
         uint32x4_t c = vreinterpretq_u32_u8(vld1q_u8(from + 2 * stride)), d = vreinterpretq_u32_u8(vld1q_u8(from + 3 * stride));
         uint32x4x2_t ac = vzipq_u32(a, c), bd = vzipq_u32(b, d);
         uint32x4x2_t low = vzipq_u32(ac.val[0], bd.val[0]), high = vzipq_u32(ac.val[1], bd.val[1]);
         vst1q_u8(to, vreinterpretq_u8_u32(low.val[0]));
-        vst1q_u8(to + 16, vreinterpretq_u8_u32(low.val[1]));
-        vst1q_u8(to + 32, vreinterpretq_u8_u32(high.val[0]));
-        vst1q_u8(to + 48, vreinterpretq_u8_u32(high.val[1]));
+        vst1q_u8(to + next, vreinterpretq_u8_u32(low.val[1]));
+        vst1q_u8(to + 2 * next, vreinterpretq_u8_u32(high.val[0]));
+        vst1q_u8(to + 3 * next, vreinterpretq_u8_u32(high.val[1]));
     }
 }
 

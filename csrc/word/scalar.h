@@ -67,6 +67,7 @@ typedef float F __attribute__((vector_size(16)));
 #define CBQ_TILE_N 4
 
 CBQ_FN F f_set1(float x) { return (F){x, x, x, x}; }
+CBQ_FN F f_mul(F a, F b) { return a * b; }
 CBQ_FN F f_add(F a, F b) { return a + b; }
 CBQ_FN F f_fma(F a, F b, F c) { return a * b + c; } /* rounded twice: not every machine has the instruction */
 CBQ_FN F f_fnma(F a, F b, F c) { return c - a * b; }
@@ -96,7 +97,8 @@ CBQ_FN void f_spread(const float *s, int n, float *to) {
     for (int i = 0; i < 64; i++) to[i] = s[i * n / 64];
 }
 
-/* ---- panels: 4 rows ---- */
+/* ---- panels ---- */
+#define CBQ_PANEL_VECTORS 1 /* a panel is 4 rows */
 typedef int32_t I __attribute__((vector_size(16)));
 CBQ_FN I i_set1(int32_t x) { return (I){x, x, x, x}; }
 CBQ_FN I i_add(I a, I b) { return a + b; }

@@ -22,6 +22,8 @@ static inline __m256i cbq_gap_mask_add_epi8(__m256i src, __mmask32 k, __m256i a,
 }
 #define __mmask8 simde__mmask8
 static inline __m256i cbq_gap_maskz_set1_epi32(__mmask8 k, int a) { return _mm256_maskz_mov_epi32(k, _mm256_set1_epi32(a)); }
+#define _mm256_dpbusd_avx_epi32(sum, a, b) _mm256_dpbusd_epi32(sum, a, b)
+#define _mm256_dpwssd_avx_epi32(sum, a, b) _mm256_dpwssd_epi32(sum, a, b)
 #define _mm256_mask_add_epi8(src, k, a, b) cbq_gap_mask_add_epi8(src, k, a, b)
 #define _mm256_maskz_set1_epi32(k, a) cbq_gap_maskz_set1_epi32(k, a)
 #define _mm256_maskz_set1_epi8(k, a) cbq_gap_maskz_set1_epi8(k, a)
