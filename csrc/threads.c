@@ -10,14 +10,28 @@ typedef struct job {
     void *context;
     int64_t n, grain;
     atomic_llong next;    /* first item that nobody has taken */
-    int wanted, active;   /* helpers still welcome, helpers at work: under the lock */
+    int wanted;           /* helpers still welcome: under the lock */
+    atomic_int active;    /* helpers at work: changed under the lock */
     struct job *later;    /* the next one of the queue */
 } job;
+
+/* Looks before a thread sleeps: to wake it takes 20 to 50 microseconds. A look takes 40 to 140 cycles with the pause, so
+   these are 10 to 50 microseconds. */
+enum { LOOKS = 1000 };
+
+static void pause_a_little(void) {
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("isb"); /* yield does nothing on most cores */
+#endif
+}
 
 static struct {
     pthread_mutex_t lock;
     pthread_cond_t work_came, helper_left;
     job *jobs;
+    atomic_int hurry; /* counts the jobs that came, for helpers that look before they sleep */
     int workers;
 } pool = {.lock = PTHREAD_MUTEX_INITIALIZER, .work_came = PTHREAD_COND_INITIALIZER, .helper_left = PTHREAD_COND_INITIALIZER};
 
@@ -54,21 +68,30 @@ static job *job_that_wants_help(void) {
     return NULL;
 }
 
+/* Under the lock, which is open while it looks. */
+static void wait_for_work(void) {
+    int before = atomic_load(&pool.hurry);
+    pthread_mutex_unlock(&pool.lock);
+    for (int i = 0; i < LOOKS && atomic_load(&pool.hurry) == before; i++) pause_a_little();
+    pthread_mutex_lock(&pool.lock);
+    while (atomic_load(&pool.hurry) == before) pthread_cond_wait(&pool.work_came, &pool.lock);
+}
+
 static void *worker(void *unused) {
     (void)unused;
     pthread_mutex_lock(&pool.lock);
     for (;;) {
         job *j = job_that_wants_help();
         if (!j) {
-            pthread_cond_wait(&pool.work_came, &pool.lock);
+            wait_for_work();
             continue;
         }
         j->wanted--;
-        j->active++;
+        atomic_fetch_add(&j->active, 1);
         pthread_mutex_unlock(&pool.lock);
         take_pieces(j);
         pthread_mutex_lock(&pool.lock);
-        if (--j->active == 0) pthread_cond_broadcast(&pool.helper_left); /* j may be gone after the unlock */
+        if (atomic_fetch_sub(&j->active, 1) == 1) pthread_cond_broadcast(&pool.helper_left); /* j may be gone after the unlock */
     }
     return NULL;
 }
@@ -109,10 +132,12 @@ void cbq_parallel(int64_t n, int64_t grain, int threads, cbq_work_fn *work, void
     }
     job j = {.work = work, .context = context, .n = n, .grain = grain, .wanted = helpers};
     atomic_init(&j.next, 0);
+    atomic_init(&j.active, 0);
 
     pthread_mutex_lock(&pool.lock);
     grow_pool(helpers);
     enqueue(&j);
+    atomic_fetch_add(&pool.hurry, 1);
     if (helpers == 1) pthread_cond_signal(&pool.work_came);
     else pthread_cond_broadcast(&pool.work_came);
     pthread_mutex_unlock(&pool.lock);
@@ -121,7 +146,10 @@ void cbq_parallel(int64_t n, int64_t grain, int threads, cbq_work_fn *work, void
 
     pthread_mutex_lock(&pool.lock);
     dequeue(&j);
-    while (j.active > 0) pthread_cond_wait(&pool.helper_left, &pool.lock);
+    pthread_mutex_unlock(&pool.lock);
+    for (int i = 0; i < LOOKS && atomic_load(&j.active) > 0; i++) pause_a_little();
+    pthread_mutex_lock(&pool.lock);
+    while (atomic_load(&j.active) > 0) pthread_cond_wait(&pool.helper_left, &pool.lock);
     pthread_mutex_unlock(&pool.lock);
 }
 

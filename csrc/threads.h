@@ -1,4 +1,5 @@
-/* Threads: one pool for the process, created at the first large job, parked on a condition variable between jobs.
+/* Threads: one pool for the process, created at the first large job. After one, a helper looks for the next for 10 to 50
+   microseconds before it is parked on a condition variable.
 
    Why not OpenMP: a forked child that inherits libgomp's idle team hangs at its next parallel region, two runtimes
    (libgomp and libomp) in one process fight over the cores, and the library would need one of them at run time. */

@@ -6,10 +6,6 @@
 #define CBQ_DOT_BY_BITS 0
 #define CBQ_WIDE_IS_SIGNED 0
 
-CBQ_FN D word_dot(D sum, W codes, const int8_t *x, int bits) {
-    (void)bits;
-    return _mm256_dpbusd_avx_epi32(sum, (__m256i)codes, d_load((const int32_t *)(const void *)x));
-}
 CBQ_FN I dot_bytes(I sum, I codes, I x) { return _mm256_dpbusd_avx_epi32(sum, codes, x); }
 CBQ_FN I dot_pairs(I sum, I codes, I x) { return _mm256_dpwssd_avx_epi32(sum, codes, x); }
 #include "quads.h"

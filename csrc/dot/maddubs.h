@@ -7,14 +7,13 @@
 #define CBQ_DOT_BY_BITS 1
 #define CBQ_WIDE_IS_SIGNED 1
 
-CBQ_FN D word_dot(D sum, W codes, const int8_t *x, int bits) {
-    __m256i c = (__m256i)codes, xs = d_load((const int32_t *)(const void *)x);
+CBQ_FN I dot_codes(I sum, I codes, I x, int bits) {
     if (bits == 8) {
-        c = _mm256_xor_si256(c, _mm256_set1_epi8(-128));
-        xs = _mm256_sign_epi8(xs, c);
-        c = _mm256_abs_epi8(c);
+        codes = unbiased(codes);
+        x = with_signs(x, signs_of(codes));
+        codes = magnitude(codes);
     }
-    return _mm256_add_epi32(sum, _mm256_madd_epi16(_mm256_maddubs_epi16(c, xs), _mm256_set1_epi16(1)));
+    return i_add(sum, widen_pairs(pairs_of(codes, x)));
 }
 
 CBQ_FN void quads_q8(I *sum, const uint8_t *codes, const uint8_t *x, int64_t x_stride, int m, int quads, int bits) {

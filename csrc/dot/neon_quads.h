@@ -5,7 +5,9 @@
 
 CBQ_FN int8x16_t signed_codes(uint8x16_t c, int bits) { return vreinterpretq_s8_u8(bits == 8 ? veorq_u8(c, vdupq_n_u8(128)) : c); }
 
-CBQ_FN D word_dot(D sum, W codes, const int8_t *x, int bits) { return dot_signed(sum, signed_codes(w_to_u8(codes), bits), vld1q_s8(x)); }
+CBQ_FN I dot_codes(I sum, I codes, I x, int bits) {
+    return dot_signed(sum, signed_codes(vreinterpretq_u8_s32(codes), bits), vreinterpretq_s8_s32(x));
+}
 
 CBQ_FN void quads_q8(I *sum, const uint8_t *codes, const uint8_t *x, int64_t x_stride, int m, int quads, int bits) {
     CBQ_UNROLL_ALL

@@ -3,6 +3,8 @@
 #pragma once
 #include "quads16.h"
 
+CBQ_FN I dot_codes(I sum, I codes, I x, int bits) { (void)bits; return dot_bytes(sum, codes, x); }
+
 CBQ_FN void quads_q8(I *sum, const uint8_t *codes, const uint8_t *x, int64_t x_stride, int m, int quads, int bits) {
     (void)bits;
     CBQ_UNROLL_ALL

@@ -5,11 +5,13 @@
 #define CBQ_DOT_BY_BITS 0
 #define CBQ_WIDE_IS_SIGNED 0
 
-CBQ_FN D word_dot(D sum, W codes, const int8_t *x, int bits) {
+CBQ_FN I dot_codes(I sum, I codes, I x, int bits) {
     (void)bits;
-    for (int e = 0; e < 4; e++) sum += (int32_t)(codes >> 8 * e & 255) * x[e];
+    for (int lane = 0; lane < 4; lane++)
+        for (int e = 0; e < 32; e += 8) sum[lane] += ((uint32_t)codes[lane] >> e & 255) * (uint32_t)(int8_t)((uint32_t)x[lane] >> e);
     return sum;
 }
+
 CBQ_FN void quads_q8(I *sum, const uint8_t *codes, const uint8_t *x, int64_t x_stride, int m, int quads, int bits) {
     (void)bits;
     for (int q = 0; q < quads; q++)

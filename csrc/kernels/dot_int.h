@@ -1,15 +1,17 @@
-/* One row of weights times up to three rows of x in 8-bit integers: decoded and multiplied in one pass. Included after a
-   file of word/ and one of dot/. */
+/* A row of weights, or as many as fill a vector with their words, times a few rows of x in 8-bit integers: decoded and
+   multiplied in one pass. Included after a file of word/ and one of dot/. */
 #pragma once
 #include "codes.h"
 #include "kernels.h"
 
-/* The scales of a block, one for each four codes; where there is one, it is in one[0]. */
+enum { SPREAD = 64 }; /* scales of a block, one for each four codes */
+
+/* The scale of a block, or its scales spread out. */
 CBQ_FN void spread_scales(const uint8_t *b, cbq_decoder f, float *one, float *spread) {
     float s[16] __attribute__((aligned(64)));
     const float unit = 1.0f / (float)f.multiple;
     if (f.scales == CBQ_ONE) {
-        one[0] = f.d(b) * unit;
+        *one = f.d(b) * unit;
         return;
     }
     group_scales(b, f, CBQ_F32, unit, s);
@@ -17,73 +19,91 @@ CBQ_FN void spread_scales(const uint8_t *b, cbq_decoder f, float *one, float *sp
     else for (int i = 0; i < f.elements / 4; i++) spread[i] = s[4 * i / f.group] * unit;
 }
 
-/* The part of the block's mins: dmin * m times the sums of x. */
-CBQ_FN float min_part(const float *m, int n, const float *scaled_sums) {
-    F sum = f_set1(0);
-    for (int g = 0; g < n; g += CBQ_LANES) sum = f_fma(f_ld_f32((const uint8_t *)(m + g)), f_ld_f32((const uint8_t *)(scaled_sums + g)), sum);
-    return f_sum(sum);
+/* Adds what the mins of a block take away: dmin * m times the sums of x. */
+CBQ_FN void add_mins(const uint8_t *b, cbq_decoder f, const cbq_int_dot_args *a, const float *sums, int m, float *mins) {
+    float s[16] __attribute__((aligned(64)));
+    if (f.min == CBQ_MIN_GROUPS) group_mins(b, f, CBQ_F32, s);
+    CBQ_UNROLL_ALL
+    for (int i = 0; i < m; i++) {
+        const float *row = sums + i * a->step_stride;
+        if (f.min == CBQ_MIN_ONE) {
+            mins[i * CBQ_DOT_ROWS] += f.dmin(b) * row[0];
+            continue;
+        }
+        F sum = f_set1(0);
+        for (int g = 0; g < f.elements / f.group; g += CBQ_LANES)
+            sum = f_fma(f_ld_f32((const uint8_t *)(s + g)), f_ld_f32((const uint8_t *)(row + g)), sum);
+        mins[i * CBQ_DOT_ROWS] += f_sum(sum);
+    }
 }
 
-CBQ_FN void row_dot_int(const uint8_t *b, int64_t n, const cbq_int_dot_args *a, float *y, cbq_decoder f, int m) {
+/* Block i of each row. */
+CBQ_FN void block_dots(const uint8_t *const *rows, int64_t i, const cbq_int_dot_args *a, cbq_decoder f, const uint8_t table[16], int m,
+                       F *total, float *mins) {
     const int x_block = f.elements == 256 ? 256 : 32, step = f.group < 32 ? f.group : 32;
-    const int8_t *x = a->x;
-    const int32_t *starts = a->quad_starts;
-    const float *sums = a->scaled_sums, *scales = a->scales;
-    uint8_t table[16];
-    E total[CBQ_INT_DOT_M];
-    float mins[CBQ_INT_DOT_M] = {0, 0, 0};
-    if (f.kind == CBQ_CODEBOOK) biased_table(f, table);
+    const int8_t *x = a->x + i * f.elements;
+    const int32_t *starts = a->quad_starts + i * (f.elements / 4);
+    const float *scales = a->scales + i * (f.elements / x_block);
+    float one[CBQ_DOT_ROWS], spread[CBQ_DOT_ROWS * SPREAD] __attribute__((aligned(64)));
+    const uint8_t *b[CBQ_DOT_ROWS];
     CBQ_UNROLL_ALL
-    for (int i = 0; i < m; i++) total[i] = e_set1(0);
-    for (; n > 0; n--, b += f.bytes, x += f.elements, starts += f.elements / 4, sums += f.elements / step, scales += f.elements / x_block) {
-        float one = 0, spread[64] __attribute__((aligned(64))), group_min[16] __attribute__((aligned(64)));
-        cbq_prefetch((uintptr_t)b + CBQ_AHEAD, f.bytes);
-        spread_scales(b, f, &one, spread);
-        if (f.min == CBQ_MIN_GROUPS) group_mins(b, f, CBQ_F32, group_min);
-        if (f.min)
-            CBQ_UNROLL_ALL
-            for (int i = 0; i < m; i++) {
-                const float *row = sums + i * a->step_stride;
-                mins[i] += f.min == CBQ_MIN_ONE ? f.dmin(b) * row[0] : min_part(group_min, f.elements / f.group, row);
-            }
-        __asm__("" : "+m"(spread)); /* loads are cheaper than what gcc would make of it */
-        E part[CBQ_INT_DOT_M];
-        CBQ_UNROLL_ALL
-        for (int i = 0; i < m; i++) part[i] = e_set1(0);
+    for (int r = 0; r < CBQ_DOT_ROWS; r++) {
+        b[r] = rows[r] + i * f.bytes;
+        spread_scales(b[r], f, one + r, spread + r * SPREAD);
+        if (f.min) add_mins(b[r], f, a, a->scaled_sums + i * (f.elements / step), m, mins + r);
+    }
+    __asm__("" : "+m"(spread)); /* loads are cheaper than what gcc would make of it */
+    F part[CBQ_DOT_Q8_M], one_scale = f.scales == CBQ_ONE ? f_per_row(one) : f_set1(0);
+    CBQ_UNROLL_ALL
+    for (int k = 0; k < m; k++) part[k] = f_set1(0);
+    CBQ_UNROLL
+    for (int run = 0; run < f.elements / 32; run++) {
         CBQ_UNROLL
-        for (int r = 0; r < f.elements / 32; r++) {
-            CBQ_UNROLL
-            for (int o = 0; o < 32; o += CBQ_W) {
-                const int at = 32 * r + o;
-                W codes = biased_codes(b, f, table, r, o);
-                E scale = f.scales == CBQ_ONE ? e_set1(one) : e_load(spread + at / 4);
-                CBQ_UNROLL_ALL
-                for (int i = 0; i < m; i++) {
-                    D sum = word_dot(d_load(starts + i * a->quad_stride + at / 4), codes, x + i * a->x_stride + at, f.bits);
-                    part[i] = e_fma(d_to_e(sum), scale, part[i]);
-                }
-            }
-            if ((r + 1) % (x_block / 32)) continue;
+        for (int o = 0; o < 32; o += CBQ_W) {
+            const int at = 32 * run + o;
+            W codes[CBQ_DOT_ROWS];
             CBQ_UNROLL_ALL
-            for (int i = 0; i < m; i++) {
-                total[i] = e_fma(part[i], e_set1(scales[i * a->scale_stride + 32 * r / x_block]), total[i]);
-                part[i] = e_set1(0);
+            for (int r = 0; r < CBQ_DOT_ROWS; r++) codes[r] = biased_codes(b[r], f, table, run, o);
+            I joined = p_join(codes);
+            F scale = f.scales == CBQ_ONE ? one_scale : f_of_rows(spread + at / 4, SPREAD);
+            CBQ_UNROLL_ALL
+            for (int k = 0; k < m; k++) {
+                I sum = dot_codes(p_same(starts + k * a->quad_stride + at / 4), joined, p_same(x + k * a->x_stride + at), f.bits);
+                part[k] = f_fma(i_to_f(sum), scale, part[k]);
             }
         }
+        if ((run + 1) % (x_block / 32)) continue;
+        CBQ_UNROLL_ALL
+        for (int k = 0; k < m; k++) {
+            total[k] = f_fma(part[k], f_set1(scales[k * a->scale_stride + 32 * run / x_block]), total[k]);
+            part[k] = f_set1(0);
+        }
     }
-    CBQ_UNROLL_ALL
-    for (int i = 0; i < m; i++) y[i] = e_sum(total[i]) - mins[i];
 }
 
-CBQ_FN void row_dots_int(const uint8_t *b, int64_t n, const cbq_int_dot_args *a, float *y, cbq_decoder f) {
-    switch (a->m) {
-    case 1: row_dot_int(b, n, a, y, f, 1); break;
-    case 2: row_dot_int(b, n, a, y, f, 2); break;
-    case 3: row_dot_int(b, n, a, y, f, 3); break;
+CBQ_FN void row_dots_int(const uint8_t *const *rows, int64_t n, uintptr_t next, const cbq_int_dot_args *a, float *y, cbq_decoder f, int m) {
+    uint8_t table[16];
+    F total[CBQ_DOT_Q8_M];
+    float mins[CBQ_DOT_Q8_M * CBQ_DOT_ROWS];
+    if (f.kind == CBQ_CODEBOOK) biased_table(f, table);
+    CBQ_UNROLL_ALL
+    for (int k = 0; k < m; k++) total[k] = f_set1(0);
+    for (int k = 0; k < m * CBQ_DOT_ROWS; k++) mins[k] = 0;
+    for (int64_t i = 0; i < n; i++, next += CBQ_DOT_ROWS * f.bytes) {
+        cbq_prefetch(next, CBQ_DOT_ROWS * f.bytes);
+        block_dots(rows, i, a, f, table, m, total, mins);
+    }
+    CBQ_UNROLL_ALL
+    for (int k = 0; k < m; k++) {
+        f_sum_rows(total[k], y + k * CBQ_DOT_ROWS);
+        for (int r = 0; f.min && r < CBQ_DOT_ROWS; r++) y[k * CBQ_DOT_ROWS + r] -= mins[k * CBQ_DOT_ROWS + r];
     }
 }
 
 #define CBQ_INT_DOT_KERNEL(f, ...) \
-    static void f##_dot_q8(const uint8_t *b, int64_t n, const cbq_int_dot_args *a, float *y) { row_dots_int(b, n, a, y, f##_decoder); }
+    static void f##_dot_q8(const uint8_t *const *rows, int64_t n, uintptr_t next, const cbq_int_dot_args *a, float *y) { \
+        if (a->m == 1) row_dots_int(rows, n, next, a, y, f##_decoder, 1); \
+        else row_dots_int(rows, n, next, a, y, f##_decoder, 2); \
+    }
 CBQ_FORMATS(CBQ_INT_DOT_KERNEL, CBQ_NOTHING)
 #define CBQ_INT_DOT_ROW(f, ...) f##_dot_q8,

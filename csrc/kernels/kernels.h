@@ -4,8 +4,14 @@
 
 #define CBQ_NO_ROW(...) 0, /* in a table, of formats that have no such function */
 #define CBQ_MAX_FORMATS 64 /* room in the table: one initializer too many does not compile */
-#define CBQ_INT_DOT_M 3    /* the same for integers */
+#define CBQ_DOT_Q8_M 2     /* the same in 8-bit integers */
+#define CBQ_MAX_DOT_ROWS 4 /* rows of weights that such a pass takes at a time, at most */
 #define CBQ_DOT_M 4        /* vectors that one pass over the weights multiplies with at most */
+
+/* How far ahead one pass over weights asks for blocks. It reads each byte once, and the processor's own prefetching stays
+   behind: on Sapphire Rapids q4_0 times one vector runs at 34 G operations/s with it and at 18 without, from memory; 1 KiB
+   ahead gives 21, 2 KiB 32, 8 KiB 34. */
+enum { CBQ_AHEAD = 4096 };
 
 /* n blocks at `blocks` to n * elements values at y; neither needs any alignment. */
 typedef void cbq_to_float_fn(const uint8_t *blocks, uint8_t *y, int64_t n);
@@ -42,9 +48,9 @@ typedef struct {
 } cbq_int_args;
 typedef void cbq_int_fn(const cbq_int_args *args);
 
-/* Up to CBQ_INT_DOT_M rows of x as integers, for one pass over the weights: as in cbq_int_args, but for `quad_starts`, which
-   begin the sum of each four elements (-bias times the sum of x there), and `scaled_sums`, the sums of x over each step
-   times its scale, followed by 64 zero bytes. */
+/* Up to CBQ_DOT_Q8_M rows of x as integers, for one pass over the weights: as in cbq_int_args, but for `quad_starts`, which begin
+   the sum of each four elements (-bias times the sum of x there), and `scaled_sums`, the sums of x over each step times its
+   scale, followed by 64 zero bytes. */
 typedef struct {
     const int8_t *x;
     const int32_t *quad_starts;
@@ -52,13 +58,14 @@ typedef struct {
     int64_t x_stride, quad_stride, step_stride, scale_stride; /* in elements of each */
     int m;
 } cbq_int_dot_args;
-/* y[i] = the row of n blocks times row i of x. */
-typedef void cbq_int_dot_fn(const uint8_t *blocks, int64_t n, const cbq_int_dot_args *x, float *y);
+/* y[i * dot_rows + r] = row r of n blocks times row i of x. Meanwhile as many bytes from `next` on are asked for. */
+typedef void cbq_int_dot_fn(const uint8_t *const *rows, int64_t n, uintptr_t next, const cbq_int_dot_args *x, float *y);
 
 /* Products of integers, for the panels of one or more sets of kernels. */
 typedef struct {
     cbq_int_fn *q8, *q16;
     cbq_int_dot_fn *dot_q8[CBQ_MAX_FORMATS]; /* none for plain types */
+    int dot_rows;                            /* rows of weights that it takes */
     int wide_is_signed; /* q8 takes the bias off 8-bit codes itself: starts are 0 then */
 } cbq_int_kernels;
 

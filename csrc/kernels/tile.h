@@ -36,12 +36,15 @@ CBQ_FN void tile(const cbq_tile_args *a, int64_t i0, int64_t j0, int m, int n, c
 #define CBQ_TILE_CASE(m, n) case 8 * m + n: tile(a, i, j, m, n, mac); break;
 #define CBQ_TILE_CASES(m) CBQ_TILE_CASE(m, 1) CBQ_TILE_CASE(m, 2) CBQ_TILE_CASE(m, 3) CBQ_TILE_CASE(m, 4) CBQ_TILE_CASE(m, 5) CBQ_TILE_CASE(m, 6)
 
-/* The rows of w outside, those of x inside: a few rows of w stay in the first-level cache. */
+/* The rows of w outside, those of x inside: a few rows of w stay in the first-level cache. The rows of x go in tiles of nearly
+   equal height: five are three and two, not four and one. */
 CBQ_FN void tiles(const cbq_tile_args *a, cbq_mac_fn mac) {
+    const int64_t pieces = (a->m + CBQ_TILE_M - 1) / CBQ_TILE_M;
     for (int64_t j = 0; j < a->n; j += CBQ_TILE_N)
-        for (int64_t i = 0; i < a->m; i += CBQ_TILE_M) {
-            int64_t m = a->m - i < CBQ_TILE_M ? a->m - i : CBQ_TILE_M, n = a->n - j < CBQ_TILE_N ? a->n - j : CBQ_TILE_N;
-            switch (8 * m + n) { CBQ_TILE_CASES(1) CBQ_TILE_CASES(2) CBQ_TILE_CASES(3) CBQ_TILE_CASES(4) }
+        for (int64_t p = 0, i = 0; p < pieces; p++) {
+            int64_t end = a->m * (p + 1) / pieces, n = a->n - j < CBQ_TILE_N ? a->n - j : CBQ_TILE_N;
+            switch (8 * (end - i) + n) { CBQ_TILE_CASES(1) CBQ_TILE_CASES(2) CBQ_TILE_CASES(3) CBQ_TILE_CASES(4) }
+            i = end;
         }
 }
 

@@ -30,11 +30,6 @@ CBQ_FN void group_mins(const uint8_t *b, cbq_decoder f, int dtype, float *m) {
     f_groups(default_nan(f.dmin(b), dtype), m4, n, m);
 }
 
-/* Asks for the blocks to come. One pass over weights reads each byte once, and the processor's own prefetching stays behind:
-   on Sapphire Rapids q4_0 times one vector runs at 34 G operations/s with it and at 18 without, from memory; 1 KiB ahead
-   gives 21, 2 KiB 32, 8 KiB 34. */
-enum { CBQ_AHEAD = 4096 };
-
 /* What becomes of a word's worth of values, the first of which is number `at` of its block. */
 typedef void cbq_put_fn(void *context, int at, const F v[CBQ_VECTORS]);
 

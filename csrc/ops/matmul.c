@@ -13,6 +13,9 @@ int cbq_matmul_is_large(int64_t m, int64_t n, int64_t k) {
     return work >= 1 << 20;
 }
 
+const int cbq_one_pass_rows[4] = {
+    [CBQ_PRECISION_F32] = CBQ_DOT_M, [CBQ_PRECISION_BF16] = 0, [CBQ_PRECISION_Q8] = CBQ_DOT_Q8_M, [CBQ_PRECISION_Q16] = 0};
+
 static const int dtype_bytes[] = {[CBQ_F32] = 4, [CBQ_F16] = 2, [CBQ_BF16] = 2};
 
 static cbq_code check_bytes(const char *name, int64_t got, int64_t rows, int64_t row_bytes, cbq_status *st) {

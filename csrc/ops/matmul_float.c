@@ -127,7 +127,7 @@ cbq_code cbq_matmul_float(const cbq_matmul_args *a, int threads, cbq_status *st)
     if (a->m > PTRDIFF_MAX / t.x_stride || !(t.x = cbq_aligned_alloc(a->m * t.x_stride)))
         return cbq_fail(st, CBQ_NO_MEMORY, "no memory for a copy of x: %lld rows of %lld bytes", (long long)a->m, (long long)t.x_stride);
     convert_x(&t);
-    if (f32 && a->m <= CBQ_DOT_M && t.kernels->dot_f32[a->format]) {
+    if (a->m <= cbq_one_pass_rows[a->precision] && t.kernels->dot_f32[a->format]) {
         int64_t grain = DOT_ELEMENTS / a->k;
         cbq_parallel(a->n, grain ? grain : 1, threads, dot_range, &t);
     } else {

@@ -94,10 +94,19 @@ static void dot_rows(void *context, int64_t begin, int64_t end) {
     const cbq_int_dot_args x = {.x = (const int8_t *)t->x.q, .quad_starts = t->x.starts, .scaled_sums = t->x.sums, .scales = t->x.scales,
                                 .x_stride = t->x.stride, .quad_stride = t->x.n_starts, .step_stride = t->x.n_steps,
                                 .scale_stride = t->x.n_scales, .m = (int)a->m};
-    for (int64_t j = begin; j < end; j++) {
-        float y[CBQ_INT_DOT_M];
-        a->level->ints->dot_q8[a->format](a->w.data + j * t->row_bytes, a->k / t->f->elements, &x, y);
-        for (int64_t i = 0; i < a->m; i++) put_row(t, y + i, i, j, 1);
+    const int rows = a->level->ints->dot_rows;
+    const int64_t ahead = rows * t->row_bytes > CBQ_AHEAD ? rows * t->row_bytes : CBQ_AHEAD;
+    for (int64_t j = begin; j < end; j += rows) {
+        float y[CBQ_DOT_Q8_M * CBQ_MAX_DOT_ROWS], row_of_y[CBQ_MAX_DOT_ROWS];
+        const uint8_t *row[CBQ_MAX_DOT_ROWS];
+        const int64_t n = end - j < rows ? end - j : rows;
+        /* Past the last row of w it is repeated; nobody reads what becomes of that. */
+        for (int r = 0; r < rows; r++) row[r] = a->w.data + (j + (r < n ? r : n - 1)) * t->row_bytes;
+        a->level->ints->dot_q8[a->format](row, a->k / t->f->elements, (uintptr_t)row[0] + (uintptr_t)ahead, &x, y);
+        for (int64_t i = 0; i < a->m; i++) {
+            memcpy(row_of_y, y + i * rows, sizeof *y * (size_t)n);
+            put_row(t, row_of_y, i, j, n);
+        }
     }
 }
 
@@ -149,7 +158,7 @@ static cbq_code run(task *t, int threads, cbq_status *st) {
     if (cbq_scratch_open(t->scratch, threads, panel + sums > quantizing ? panel + sums : quantizing, st)) return st->code;
     cbq_parallel(a->m, X_PIECE / a->k + 1, threads, quantize_rows, t);
     if (atomic_load(&t->not_finite)) return cbq_fail(st, CBQ_BAD_VALUE, "x: expected finite numbers (precision q8 or q16), got NaN or infinity");
-    if (t->one_pass) cbq_parallel(a->n, X_PIECE / a->k + 1, threads, dot_rows, t);
+    if (t->one_pass) cbq_parallel(a->n, rounded_up(X_PIECE / a->k + 1, CBQ_MAX_DOT_ROWS), threads, dot_rows, t);
     else cbq_parallel(a->n, PIECE_ROWS, threads, multiply_rows, t);
     return CBQ_OK;
 }
@@ -165,7 +174,7 @@ cbq_code cbq_matmul_int(const cbq_matmul_args *a, int threads, cbq_status *st) {
               .x_bytes = a->precision == CBQ_PRECISION_Q8 ? 1 : 2, .plain_x = plain_format(a->dtype), .plain_f32 = plain_format(CBQ_F32),
               .row_bytes = a->k / f->elements * f->bytes, .y_stride = PIECE_ROWS};
     atomic_init(&t.not_finite, 0);
-    t.one_pass = a->precision == CBQ_PRECISION_Q8 && a->m <= CBQ_INT_DOT_M;
+    t.one_pass = a->m <= cbq_one_pass_rows[a->precision];
     t.x.stride = rounded_up(a->k * t.x_bytes, 64) + 64;
     t.x.n_scales = rounded_up(a->k, t.x_block) / t.x_block;
     t.x.n_steps = a->k / t.step;

@@ -100,6 +100,13 @@ CBQ_FN I i_add(I a, I b) { return _mm256_add_epi32(a, b); }
 CBQ_FN I i_load(const uint8_t *p) { return _mm256_loadu_si256((const __m256i *)(const void *)p); }
 CBQ_FN F i_to_f(I a) { return _mm256_cvtepi32_ps(a); }
 
+/* ---- words of rows, side by side: one fills a vector ---- */
+CBQ_FN I p_join(const W codes[1]) { return (I)codes[0]; }
+CBQ_FN I p_same(const void *p) { return _mm256_loadu_si256((const __m256i *)p); }
+CBQ_FN F f_of_rows(const float *p, int64_t stride) { (void)stride; return _mm256_loadu_ps(p); }
+CBQ_FN F f_per_row(const float x[1]) { return _mm256_set1_ps(x[0]); }
+CBQ_FN void f_sum_rows(F v, float y[1]) { y[0] = f_sum(v); }
+
 /* 16 bytes of rows r and r + 4 */
 CBQ_FN __m256i p_gather2(const uint8_t *from, int64_t stride) {
     return _mm256_inserti128_si256(_mm256_castsi128_si256(w_load16(from)), w_load16(from + 4 * stride), 1);

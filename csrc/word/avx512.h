@@ -89,6 +89,22 @@ CBQ_FN I i_add(I a, I b) { return _mm512_add_epi32(a, b); }
 CBQ_FN I i_load(const uint8_t *p) { return _mm512_loadu_si512((const void *)p); }
 CBQ_FN F i_to_f(I a) { return _mm512_cvtepi32_ps(a); }
 
+/* ---- words of rows, side by side: two ---- */
+CBQ_FN I p_join(const W codes[2]) { return _mm512_inserti64x4(_mm512_castsi256_si512((__m256i)codes[0]), (__m256i)codes[1], 1); }
+CBQ_FN I p_same(const void *p) { return _mm512_broadcast_i64x4(_mm256_loadu_si256((const __m256i *)p)); }
+CBQ_FN F f_of_rows(const float *p, int64_t stride) {
+    return _mm512_insertf32x8(_mm512_castps256_ps512(_mm256_loadu_ps(p)), _mm256_loadu_ps(p + stride), 1);
+}
+CBQ_FN F f_per_row(const float x[2]) { return _mm512_insertf32x8(_mm512_set1_ps(x[0]), _mm256_set1_ps(x[1]), 1); }
+CBQ_FN void f_sum_rows(F v, float y[2]) {
+    for (int i = 0; i < 2; i++) {
+        __m256 half = i ? _mm512_extractf32x8_ps(v, 1) : _mm512_castps512_ps256(v);
+        __m128 a = _mm_add_ps(_mm256_castps256_ps128(half), _mm256_extractf128_ps(half, 1));
+        a = _mm_add_ps(a, _mm_movehl_ps(a, a));
+        y[i] = _mm_cvtss_f32(_mm_add_ss(a, _mm_movehdup_ps(a)));
+    }
+}
+
 /* 16 bytes of rows r, r + 4, r + 8, r + 12 */
 CBQ_FN __m512i p_gather4(const uint8_t *from, int64_t stride) {
     __m512i v = _mm512_castsi128_si512(w_load16(from));

@@ -112,16 +112,6 @@ CBQ_FN void f_groups(float d, const uint32_t *s4, int n, float *out) {
     }
 }
 
-/* ---- sums of a word: a lane for each four codes ---- */
-typedef int32x4_t D;
-typedef float32x4_t E;
-CBQ_FN D d_load(const int32_t *p) { return vld1q_s32(p); }
-CBQ_FN E d_to_e(D a) { return vcvtq_f32_s32(a); }
-CBQ_FN E e_set1(float x) { return vdupq_n_f32(x); }
-CBQ_FN E e_load(const float *p) { return vld1q_f32(p); }
-CBQ_FN E e_fma(E a, E b, E c) { return vfmaq_f32(c, a, b); }
-CBQ_FN float e_sum(E v) { return vaddvq_f32(v); }
-
 /* Each of n scales (8 or 16) 64 / n times, so that there is one for each four of 256 codes. */
 CBQ_FN void f_spread(const float *s, int n, float *to) {
     for (int i = 0; i < 64; i++) to[i] = s[i * n / 64];
@@ -136,6 +126,13 @@ CBQ_FN I i_shift_right8(I a) { return vreinterpretq_s32_u32(vshrq_n_u32(vreinter
 CBQ_FN I i_add(I a, I b) { return vaddq_s32(a, b); }
 CBQ_FN I i_load(const uint8_t *p) { return vreinterpretq_s32_u8(vld1q_u8(p)); }
 CBQ_FN F i_to_f(I a) { return vcvtq_f32_s32(a); }
+
+/* ---- words of rows, side by side: one fills a vector ---- */
+CBQ_FN I p_join(const W codes[1]) { return vreinterpretq_s32_u8(w_to_u8(codes[0])); }
+CBQ_FN I p_same(const void *p) { return i_load(p); }
+CBQ_FN F f_of_rows(const float *p, int64_t stride) { (void)stride; return vld1q_f32(p); }
+CBQ_FN F f_per_row(const float x[1]) { return vdupq_n_f32(x[0]); }
+CBQ_FN void f_sum_rows(F v, float y[1]) { y[0] = f_sum(v); }
 
 /* 32 bytes of 4 rows to 8 vectors of a dword a row */
 CBQ_FN void p_transpose(const uint8_t *from, int64_t stride, uint8_t *to) {

@@ -72,6 +72,7 @@ CBQ_FN F f_add(F a, F b) { return a + b; }
 CBQ_FN F f_fma(F a, F b, F c) { return a * b + c; } /* rounded twice: not every machine has the instruction */
 CBQ_FN F f_fnma(F a, F b, F c) { return c - a * b; }
 CBQ_FN void f_st_f32(float *y, F v) { memcpy(y, &v, 16); }
+CBQ_FN F f_ld_f32(const uint8_t *p) { F f; memcpy(&f, p, 16); return f; }
 CBQ_FN float f_sum(F v) { return (v[0] + v[2]) + (v[1] + v[3]); }
 CBQ_FN void w_to_f(W w, F f[1]) {
     f[0] = (F){(float)(int8_t)w, (float)(int8_t)(w >> 8), (float)(int8_t)(w >> 16), (float)(int8_t)(w >> 24)};
@@ -82,16 +83,6 @@ CBQ_FN void w_table_to_f(W w, const float *table, F f[1]) {
 CBQ_FN void f_groups(float d, const uint32_t *s4, int n, float *out) {
     for (int g = 0; g < n; g++) out[g] = d * (float)(int8_t)(s4[g / 4] >> 8 * (g % 4));
 }
-/* ---- sums of a word: a lane for each four codes ---- */
-typedef int32_t D;
-typedef float E;
-CBQ_FN D d_load(const int32_t *p) { return *p; }
-CBQ_FN E d_to_e(D a) { return (float)a; }
-CBQ_FN E e_set1(float x) { return x; }
-CBQ_FN E e_load(const float *p) { return *p; }
-CBQ_FN E e_fma(E a, E b, E c) { return a * b + c; }
-CBQ_FN float e_sum(E v) { return v; }
-
 /* Each of n scales (8 or 16) 64 / n times, so that there is one for each four of 256 codes. */
 CBQ_FN void f_spread(const float *s, int n, float *to) {
     for (int i = 0; i < 64; i++) to[i] = s[i * n / 64];
@@ -105,13 +96,19 @@ CBQ_FN I i_add(I a, I b) { return a + b; }
 CBQ_FN I i_load(const uint8_t *p) { I v; memcpy(&v, p, 16); return v; }
 CBQ_FN F i_to_f(I a) { return (F){(float)a[0], (float)a[1], (float)a[2], (float)a[3]}; }
 
+/* ---- words of rows, side by side: four ---- */
+CBQ_FN I p_join(const W codes[4]) { return (I){(int32_t)codes[0], (int32_t)codes[1], (int32_t)codes[2], (int32_t)codes[3]}; }
+CBQ_FN I p_same(const void *p) { return i_set1((int32_t)cbq_u32(p, 1)); }
+CBQ_FN F f_of_rows(const float *p, int64_t stride) { return (F){p[0], p[stride], p[2 * stride], p[3 * stride]}; }
+CBQ_FN F f_per_row(const float x[4]) { return f_ld_f32((const uint8_t *)x); }
+CBQ_FN void f_sum_rows(F v, float y[4]) { f_st_f32(y, v); }
+
 /* 32 bytes of 4 rows to 8 vectors of a dword a row */
 CBQ_FN void p_transpose(const uint8_t *from, int64_t stride, uint8_t *to) {
     for (int k = 0; k < 8; k++)
         for (int row = 0; row < 4; row++) memcpy(to + 16 * k + 4 * row, from + row * stride + 4 * k, 4);
 }
 
-CBQ_FN F f_ld_f32(const uint8_t *p) { F f; memcpy(&f, p, 16); return f; }
 CBQ_FN F f_ld_f16(const uint8_t *p) { return (F){w_f16(p), w_f16(p + 2), w_f16(p + 4), w_f16(p + 6)}; }
 CBQ_FN F f_ld_bf16(const uint8_t *p) {
     return (F){cbq_as_f32(cbq_u16(p, 2) << 16), cbq_as_f32(cbq_u16(p + 2, 2) << 16),

@@ -46,20 +46,6 @@ CBQ_FN W w_lookup(W a, const uint8_t table[16]) {
 }
 CBQ_FN void w_store(W a, uint8_t *p) { _mm256_storeu_si256((__m256i *)(void *)p, (__m256i)a); }
 
-/* ---- sums of a word: a lane for each four codes ---- */
-typedef __m256i D;
-typedef __m256 E;
-CBQ_FN D d_load(const int32_t *p) { return _mm256_loadu_si256((const __m256i *)(const void *)p); }
-CBQ_FN E d_to_e(D a) { return _mm256_cvtepi32_ps(a); }
-CBQ_FN E e_set1(float x) { return _mm256_set1_ps(x); }
-CBQ_FN E e_load(const float *p) { return _mm256_loadu_ps(p); }
-CBQ_FN E e_fma(E a, E b, E c) { return _mm256_fmadd_ps(a, b, c); }
-CBQ_FN float e_sum(E v) {
-    __m128 a = _mm_add_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
-    a = _mm_add_ps(a, _mm_movehl_ps(a, a));
-    return _mm_cvtss_f32(_mm_add_ss(a, _mm_movehdup_ps(a)));
-}
-
 CBQ_FN W w_pow3(W a, uint32_t n) {
     for (uint32_t i = 0; i < n; i++) a = w_add(a, w_add(a, a));
     return a;
