@@ -25,10 +25,10 @@ except ImportError as error:
 
 from cbquant._api import dequant, info, set_num_threads, validate
 from cbquant._formats import Format, formats
-from cbquant._products import matmul, moe_matmul
 
 if TYPE_CHECKING:
     from cbquant import reference, testing
+    from cbquant._products import matmul, moe_matmul
     from cbquant._rope import unpermute_rope
     from cbquant.files import open
     from cbquant.tensor import QuantTensor
@@ -54,6 +54,8 @@ __all__ = [
 # Loaded at their first use, so that importing cbquant stays quick.
 _LAZY = {
     "QuantTensor": ("cbquant.tensor", "QuantTensor"),
+    "matmul": ("cbquant._products", "matmul"),
+    "moe_matmul": ("cbquant._products", "moe_matmul"),
     "open": ("cbquant.files", "open"),
     "unpermute_rope": ("cbquant._rope", "unpermute_rope"),
     "reference": ("cbquant.reference", None),
