@@ -103,7 +103,8 @@ CBQ_FN void row_dots_int(const uint8_t *const *rows, int64_t n, uintptr_t next, 
 #define CBQ_INT_DOT_KERNEL(f, ...) \
     static void f##_dot_q8(const uint8_t *const *rows, int64_t n, uintptr_t next, const cbq_int_dot_args *a, float *y) { \
         if (a->m == 1) row_dots_int(rows, n, next, a, y, f##_decoder, 1); \
-        else row_dots_int(rows, n, next, a, y, f##_decoder, 2); \
+        else if (a->m == 2) row_dots_int(rows, n, next, a, y, f##_decoder, 2); \
+        else row_dots_int(rows, n, next, a, y, f##_decoder, 3); \
     }
 CBQ_FORMATS(CBQ_INT_DOT_KERNEL, CBQ_NOTHING)
 #define CBQ_INT_DOT_ROW(f, ...) f##_dot_q8,

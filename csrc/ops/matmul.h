@@ -24,6 +24,8 @@ typedef struct {
      f32  q4_0, 4 rows: AVX-512 54 against 46, AVX2 43 against 38; 5 rows would need more registers than AVX2 has
      q8   q4_0: AVX-512 VNNI 58 against 63 at 2 rows, 69 against 84 at 3; AVX2 50 against 49 at 2, 54 against 66 at 3
           q6_k: AVX-512 VNNI 65 against 45 at 2, 77 against 62 at 3; AVX2 31 against 32 at 2, 38 against 44 at 3
+          With weights from memory one pass gains, for it reads them in one stream: with panels at 3 rows q6_k and q2_k on two
+          threads fell below their speed at 2 rows (75 to 63, 54 to 41).
    bf16 and q16 have panels only: their one pass is not written. */
 extern const int cbq_one_pass_rows[4];
 
