@@ -169,7 +169,7 @@ def moe_matmul(
             raise ValueError("out: expected memory of its own, it overlaps x or experts")
     count = check_threads(threads)
     parts = np.zeros((*chosen.shape, n), np.float32)
-    rows = data.reshape(n_experts, -1)
+    rows = data.reshape(n_experts, data.size // max(n_experts, 1))
     for expert, tokens, slots in _groups(chosen):
         y = np.empty((len(tokens), n), np.float32)
         taken = _bits(values[tokens])
@@ -178,8 +178,10 @@ def moe_matmul(
     if factors is not None:
         # One slot after the other, so that the order of the sum does not depend on NumPy.
         total = np.zeros(result_shape, np.float32)
-        for slot in range(chosen.shape[1]):
-            total += np.where(chosen[:, slot, None] < 0, np.float32(0), factors[:, slot, None] * parts[:, slot])
+        factors[chosen < 0] = 0
+        with np.errstate(over="ignore", invalid="ignore"):  # as the products themselves
+            for slot in range(chosen.shape[1]):
+                total += factors[:, slot, None] * parts[:, slot]
         parts = total
     result = empty(result_shape, dtype) if out is None else out
     return _store(result, parts)
@@ -190,7 +192,8 @@ def _floats(x: Any, name: str) -> tuple[NDArray[Any], str]:
     array = np.asarray(x)
     dtype = float_dtype_name(array)
     if dtype is None or array.dtype == np.uint16:
-        raise TypeError(f"{name}: expected float32, float16 or bfloat16, got dtype {array.dtype}")
+        hint = "; .astype(np.float32) makes it so" if array.dtype.kind in "biuf" else ""
+        raise TypeError(f"{name}: expected float32, float16 or bfloat16, got dtype {array.dtype}{hint}")
     return np.ascontiguousarray(array) if array.ndim else array, dtype
 
 
@@ -203,11 +206,13 @@ def _weights(
     w: Any, fmt: str | None, shape: Sequence[int] | None, name: str = "w", axes: tuple[str, ...] = ("N", "K")
 ) -> tuple[NDArray[np.uint8], Format, tuple[int, ...]]:
     """The blocks, their format and their shape, which has those axes."""
-    from cbquant.tensor import QuantTensor
+    from cbquant.tensor import QuantTensor, Transposed
 
+    if isinstance(w, Transposed):
+        raise TypeError(f"{name}: expected a QuantTensor, got the transpose of one: pass the tensor itself, without .T")
     if isinstance(w, QuantTensor):
         if fmt is not None or shape is not None:
-            raise TypeError("fmt, shape: a QuantTensor has its own")
+            raise TypeError("fmt, shape: a QuantTensor has its own (a precision is named: precision=...)")
         raw, f, dims = w.known_blocks("multiplied"), get(w.format), w.shape
     else:
         if fmt is None:
@@ -254,10 +259,10 @@ def _factors(weights: Any, shape: tuple[int, ...]) -> NDArray[np.float32]:
     array = np.asarray(weights)
     if array.shape != shape:
         raise ValueError(f"weights: expected the shape of ids, {shape}, got {array.shape}")
-    try:
+    if array.dtype.kind not in "biuf" and array.dtype.name != "bfloat16":
+        raise TypeError(f"weights: expected real numbers, got dtype {array.dtype}")
+    with np.errstate(over="ignore"):
         return array.astype(np.float32)
-    except (TypeError, ValueError):
-        raise TypeError(f"weights: expected numbers, got dtype {array.dtype}") from None
 
 
 def _groups(ids: NDArray[np.int64]) -> Iterator[tuple[int, NDArray[np.intp], NDArray[np.intp]]]:

@@ -143,8 +143,10 @@ class QuantTensor:
     def __matmul__(self, y: Any) -> NDArray[Any]:
         """``t[N, K] @ y[K]`` -> ``[N]`` and ``t[N, K] @ y[K, M]`` -> ``[N, M]``: `cbquant.matmul`, transposed."""
         columns = np.asarray(y)
-        if columns.ndim not in (1, 2):
-            raise ValueError(f"y: expected one or two dimensions, got shape {columns.shape}")
+        if columns.ndim not in (1, 2) or self.ndim != 2 or columns.shape[0] != self.shape[1]:
+            raise ValueError(
+                f"t @ y: expected t [N, K] and y [K] or [K, M], got shapes {self.shape} and {columns.shape}"
+            )
         product: NDArray[Any] = matmul(columns.T, self).T
         return product
 
@@ -296,6 +298,15 @@ class Transposed:
     def shape(self) -> tuple[int, ...]:
         """Dimensions in elements: those of the tensor, the last one first."""
         return self.T.shape[::-1]
+
+    @property
+    def ndim(self) -> int:
+        """The number of dimensions."""
+        return self.T.ndim
+
+    def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[Any]:
+        """Refused: decode the tensor, and transpose that."""
+        raise TypeError("t.T of a QuantTensor only multiplies, x @ t.T; decoded it is t.dequant().T")
 
     def __rmatmul__(self, x: Any) -> NDArray[Any]:
         return matmul(x, self.T)

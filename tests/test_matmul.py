@@ -158,6 +158,18 @@ def test_results_do_not_depend_on_threads_places_or_alignment(fmt: str, precisio
         assert np.array_equal(cbquant.matmul(x, raw[17:60], fmt, precision=precision), one[:, 17:60])
 
 
+@pytest.mark.parametrize("precision", ["bf16", "q16"])
+@pytest.mark.parametrize("fmt", ["q4_0", "q4_k", "q6_k", "nvfp4", "f16"])
+def test_bf16_and_q16_do_not_depend_on_the_number_of_rows(path: Path, fmt: str, precision: str) -> None:
+    if fmt == "f16" and precision == "q16":
+        fmt = "iq4_nl"
+    raw, w = weights(fmt, 7, 3)
+    x = activations(23, w.shape[1])
+    whole = path.multiply(x, raw, fmt, 7, precision)
+    for m in (1, 2, 3, 4, 6, 13):
+        assert np.array_equal(path.multiply(x[:m], raw, fmt, 7, precision), whole[:m])
+
+
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("m", [1, 4, 9])
 def test_nan_and_infinity_in_x(path: Path, bad: float, m: int) -> None:

@@ -158,7 +158,11 @@ def test_strides_of_x() -> None:
             lambda: cbquant.matmul(X, T, out=X.reshape(-1)[: 3 * N].reshape(3, N)),
         ),
         (ValueError, "threads: expected 1 to", lambda: cbquant.matmul(X, T, threads=0)),
-        (ValueError, "y: expected one or two dimensions", lambda: T @ np.zeros((2, K, 3), np.float32)),
+        (
+            ValueError,
+            "t @ y: expected t [N, K] and y [K] or [K, M], got shapes (6, 512) and (2, 512, 3)",
+            lambda: T @ np.zeros((2, K, 3), np.float32),
+        ),
     ],
 )
 def test_what_is_wrong_is_said(error: type[Exception], text: str, call: Any) -> None:
@@ -231,7 +235,7 @@ def test_moe_of_nothing() -> None:
         (ValueError, "ids: expected -1 to 4, got 5", (TOKENS, EXPERTS, IDS + 1)),
         (ValueError, "ids: expected -1 to 4, got -2", (TOKENS, EXPERTS, np.minimum(IDS - 1, 3))),
         (ValueError, "weights: expected the shape of ids, (5, 2), got (5,)", (TOKENS, EXPERTS, IDS, np.ones(5))),
-        (TypeError, "weights: expected numbers", (TOKENS, EXPERTS, IDS, np.full((5, 2), "a"))),
+        (TypeError, "weights: expected real numbers", (TOKENS, EXPERTS, IDS, np.full((5, 2), "a"))),
         (ValueError, "x: expected [T, 512] (K of the experts)", (TOKENS[0], EXPERTS, IDS)),
         (ValueError, "experts: expected 3 dimensions (E, N, K)", (TOKENS, T, IDS)),
     ],
@@ -239,3 +243,30 @@ def test_moe_of_nothing() -> None:
 def test_what_is_wrong_with_experts_is_said(error: type[Exception], text: str, arguments: tuple[Any, ...]) -> None:
     with raises(error, text):
         cbquant.moe_matmul(*arguments)
+
+
+def test_no_experts() -> None:
+    ids = np.full((5, 1), -1)
+    assert not cbquant.moe_matmul(TOKENS, b"", ids, fmt="q4_k", shape=(0, N, K)).any()
+
+
+def test_weights_of_no_expert_are_not_looked_at_and_large_ones_overflow_in_silence() -> None:
+    factors = np.ones(IDS.shape)
+    factors[IDS < 0] = np.inf
+    assert np.isfinite(cbquant.moe_matmul(TOKENS, EXPERTS, IDS, factors)).all()
+    assert not np.isfinite(cbquant.moe_matmul(TOKENS, EXPERTS, IDS, np.full(IDS.shape, 1e300))[0]).any()
+
+
+def test_a_transpose_is_no_array_and_no_argument() -> None:
+    with raises(TypeError, "t.T of a QuantTensor only multiplies"):
+        np.asarray(T.T)
+    with raises(TypeError, "w: expected a QuantTensor, got the transpose of one"):
+        cbquant.matmul(X, T.T)
+    assert T.T.ndim == 2
+
+
+def test_many_threads_of_few_pieces_take_little_memory() -> None:
+    x = np.ones((100_000, 32), np.float16)
+    for precision in ("f32", "q8"):  # a slot for each of 512 threads would be gigabytes
+        y = cbquant.matmul(x, Q8 * 64, "q8_0", (64, 32), precision, threads=512)
+        assert (y == y[0, 0]).all()

@@ -1,7 +1,7 @@
 /* NEON's dot products, for the panels of NEON. */
 #include "target.h"
 #if CBQ_ARM
-CBQ_TARGET_BEGIN("arch=armv8.2-a+dotprod")
+CBQ_ARM_TARGET_BEGIN(dotprod)
 #include "../word/neon.h"
 #include "../dot/neon_dotprod.h"
 #include "../kernels/int_product.h"

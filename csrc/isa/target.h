@@ -27,3 +27,11 @@
 #define CBQ_TARGET_BEGIN(features) CBQ_PRAGMA(GCC push_options) CBQ_PRAGMA(GCC target(features))
 #define CBQ_TARGET_END CBQ_PRAGMA(GCC pop_options)
 #endif
+/* A feature of AArch64: each compiler has its spelling. */
+#if defined(__clang__)
+#define CBQ_ARM_TARGET_BEGIN(feature) CBQ_TARGET_BEGIN(#feature)
+#else
+#define CBQ_ARM_TARGET_BEGIN(feature) CBQ_TARGET_BEGIN(CBQ_ARM_ARCH(feature))
+#define CBQ_ARM_ARCH(feature) CBQ_STRING(arch=armv8.2-a+feature)
+#define CBQ_STRING(x) #x
+#endif

@@ -132,7 +132,8 @@ cbq_code cbq_matmul_float(const cbq_matmul_args *a, int threads, cbq_status *st)
         cbq_parallel(a->n, grain ? grain : 1, threads, dot_range, &t);
     } else {
         int64_t sums = a->out_dtype == CBQ_F32 ? 0 : a->m * PANEL_ROWS * 4;
-        if (!cbq_scratch_open(&scratch, threads, PANEL_ROWS * t.panel_stride + sums, st)) cbq_parallel(a->n, PANEL_ROWS, threads, panel_range, &t);
+        const int slots = cbq_most_pieces(a->n, PANEL_ROWS, threads);
+        if (!cbq_scratch_open(&scratch, slots, PANEL_ROWS * t.panel_stride + sums, st)) cbq_parallel(a->n, PANEL_ROWS, threads, panel_range, &t);
         cbq_scratch_close(&scratch);
     }
     free(t.x);

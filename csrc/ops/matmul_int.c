@@ -155,8 +155,13 @@ static cbq_code run(task *t, int threads, cbq_status *st) {
     const cbq_matmul_args *a = t->a;
     const int64_t quantizing = 5 * a->k; /* floats and quads */
     const int64_t panel = PANEL_K * MAX_PANEL_ROWS + 2 * PANEL_K / MIN_STEP * MAX_PANEL_ROWS * 4, sums = a->m * t->y_stride * 4;
-    if (cbq_scratch_open(t->scratch, threads, panel + sums > quantizing ? panel + sums : quantizing, st)) return st->code;
-    cbq_parallel(a->m, X_PIECE / a->k + 1, threads, quantize_rows, t);
+    const int64_t x_grain = X_PIECE / a->k + 1, multiplying = t->one_pass ? 0 : panel + sums;
+    const int most = cbq_most_pieces(a->m, x_grain, threads), at_most = t->one_pass ? 1 : cbq_most_pieces(a->n, PIECE_ROWS, threads);
+    /* One after the other: the first wants many small slots, the second fewer large ones. */
+    if (cbq_scratch_open(t->scratch, most, quantizing, st)) return st->code;
+    cbq_parallel(a->m, x_grain, threads, quantize_rows, t);
+    cbq_scratch_close(t->scratch);
+    if (cbq_scratch_open(t->scratch, at_most, multiplying, st)) return st->code;
     if (atomic_load(&t->not_finite)) return cbq_fail(st, CBQ_BAD_VALUE, "x: expected finite numbers (precision q8 or q16), got NaN or infinity");
     if (t->one_pass) cbq_parallel(a->n, rounded_up(X_PIECE / a->k + 1, CBQ_MAX_DOT_ROWS), threads, dot_rows, t);
     else cbq_parallel(a->n, PIECE_ROWS, threads, multiply_rows, t);

@@ -19,7 +19,10 @@ cbq_code cbq_scratch_open(cbq_scratch *s, int slots, int64_t slot_bytes, cbq_sta
     return CBQ_OK;
 }
 
-void cbq_scratch_close(cbq_scratch *s) { free(s->memory); }
+void cbq_scratch_close(cbq_scratch *s) {
+    free(s->memory);
+    s->memory = NULL;
+}
 
 uint8_t *cbq_scratch_take(cbq_scratch *s) {
     for (int i = 0;; i = (i + 1) % s->slots)

@@ -14,6 +14,12 @@ typedef struct {
     atomic_flag taken[CBQ_MAX_THREADS];
 } cbq_scratch;
 
+/* Pieces of a cbq_parallel that run at a time, at most: as many slots do. */
+static inline int cbq_most_pieces(int64_t n, int64_t grain, int threads) {
+    int64_t pieces = n / grain + (n % grain != 0);
+    return pieces < 1 ? 1 : pieces < threads ? (int)pieces : threads;
+}
+
 /* To be closed with cbq_scratch_close, also where it failed. */
 cbq_code cbq_scratch_open(cbq_scratch *s, int slots, int64_t slot_bytes, cbq_status *st);
 void cbq_scratch_close(cbq_scratch *s);

@@ -5,13 +5,15 @@
 
    FILE is cases, one after the other, in little-endian: the format's name in 16 bytes, the number of blocks as an int64,
    the blocks, then what they decode to, as f32, f16 and bf16. Every level that the machine can run and that brings
-   kernels of its own decodes all of it. Exit status 0: all bits are equal (NaN equals NaN); 1: some are not; 2: the file
-   or CBQUANT_ISA is no good. */
+   kernels of its own decodes all of it, and every level multiplies with it. Exit status 0: all bits are equal (NaN equals
+   NaN) and all products near; 1: some are not; 2: the file or CBQUANT_ISA is no good. */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "base.h"
 #include "ops/dequant.h"
+#include "ops/matmul.h"
 
 static const struct { const char *name; int bytes; uint32_t magnitude, infinity; } dtypes[] = {
     [CBQ_F32] = {"f32", 4, 0x7fffffff, 0x7f800000},
@@ -102,6 +104,72 @@ static int64_t run_case(const test_case *t, const cbq_level *level) {
     return differ;
 }
 
+/* Each block is a row of weights. x is of -1, 0 and 1, which are exact in every precision. */
+enum { ROWS_OF_X = 7, MAX_ROWS = 300 };
+static float x_at(int64_t i) { return (float)(i * 7 % 11 % 3 - 1); }
+
+static const struct { const char *name; double bound; } precisions[] = {
+    [CBQ_PRECISION_F32] = {"f32", 1e-6},
+    [CBQ_PRECISION_BF16] = {"bf16", 0x1p-8}, /* what rounding the weights may do */
+    [CBQ_PRECISION_Q8] = {"q8", 1e-6},
+    [CBQ_PRECISION_Q16] = {"q16", 1e-6},
+};
+
+/* How many of the products are not near what the values give. Rows too large to add up are left out, and rows so small that
+   instructions for bf16 may take them for zero. */
+static int64_t compare_products(const test_case *t, const float *y, const cbq_matmul_args *a, const char *level) {
+    int64_t wrong = 0;
+    for (int64_t i = 0; i < a->m; i++)
+        for (int64_t j = 0; j < a->n; j++) {
+            double sum = 0, size = 0;
+            for (int64_t e = 0; e < a->k; e++) {
+                double w = cbq_as_f32(value_at(t->expected[CBQ_F32], j * a->k + e, 4));
+                sum += w * x_at(i * a->k + e);
+                size += fabs(w);
+            }
+            double error = fabs(y[i * a->n + j] - sum);
+            if (!(size > 1e-30 && size < 1e30) || error <= precisions[a->precision].bound * size) continue;
+            if (!wrong++)
+                printf("%s %s %s, %lld rows of x: product %lld %lld is %g, expected %g\n", level, cbq_formats[t->format].name,
+                       precisions[a->precision].name, (long long)a->m, (long long)i, (long long)j, (double)y[i * a->n + j], sum);
+        }
+    return wrong;
+}
+
+static int64_t multiply_case(const test_case *t, const cbq_level *level) {
+    const cbq_format *f = &cbq_formats[t->format];
+    const int64_t k = f->elements, rows = t->values / k < MAX_ROWS ? t->values / k : MAX_ROWS;
+    int64_t wrong = 0;
+    if (f->kind == CBQ_KIND_PLAIN || rows == 0) return 0;
+    for (int m = 1; m <= ROWS_OF_X; m += 2)
+        for (int p = 0; p < (int)(sizeof precisions / sizeof precisions[0]); p++) {
+            float *x = checked(malloc((size_t)(m * k) * 4)), *y = checked(malloc((size_t)(m * rows) * 4));
+            for (int64_t i = 0; i < m * k; i++) x[i] = x_at(i);
+            cbq_status st = {CBQ_OK, ""};
+            cbq_matmul_args a = {.format = t->format, .precision = p, .dtype = CBQ_F32, .out_dtype = CBQ_F32, .threads = 2, .m = m, .n = rows,
+                                 .k = k, .level = level, .x = {(uint8_t *)x, m * k * 4}, .w = {t->blocks.data, rows * f->bytes},
+                                 .out = {(uint8_t *)y, m * rows * 4}};
+            if (cbq_matmul(&a, &st)) {
+                fprintf(stderr, "%s\n", st.text);
+                exit(2);
+            }
+            wrong += compare_products(t, y, &a, level->name);
+            free(x);
+            free(y);
+        }
+    return wrong;
+}
+
+static int64_t multiply_level(const cbq_level *level, cursor file) {
+    int64_t wrong = 0;
+    while (file.at < file.end) {
+        test_case t = next_case(&file);
+        wrong += multiply_case(&t, level);
+    }
+    printf("%s: products, %lld wrong\n", level->name, (long long)wrong);
+    return wrong;
+}
+
 static int64_t run_level(const cbq_level *level, cursor file) {
     int64_t cases = 0, values = 0, differ = 0;
     for (; file.at < file.end; cases++) {
@@ -146,6 +214,9 @@ int main(int argc, char **argv) {
     cursor file = read_file(argv[1]);
     int64_t differ = 0;
     for (const cbq_level *level = cbq_levels; level < cbq_levels + cbq_n_levels; level++)
-        if (cbq_level_available(level) && strcmp(level->name, level->kernels_name) == 0) differ += run_level(level, file);
+        if (cbq_level_available(level)) {
+            if (strcmp(level->name, level->kernels_name) == 0) differ += run_level(level, file);
+            differ += multiply_level(level, file);
+        }
     return differ ? 1 : 0;
 }
