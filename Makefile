@@ -26,6 +26,7 @@ check: $(STAMP)-test $(STAMP)-lint
 
 bench: $(STAMP)-bench
 	$(PY) -m benchmarks.dequant
+	$(PY) -m benchmarks.matmul
 
 lint: $(STAMP)-lint
 	$(PY) tools/lint.py
