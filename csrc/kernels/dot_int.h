@@ -9,14 +9,10 @@ enum { SPREAD = 64 }; /* scales of a block, one for each four codes */
 /* The scale of a block, or its scales spread out. */
 CBQ_FN void spread_scales(const uint8_t *b, cbq_decoder f, float *one, float *spread) {
     float s[16] __attribute__((aligned(64)));
-    const float unit = 1.0f / (float)f.multiple;
-    if (f.scales == CBQ_ONE) {
-        *one = f.d(b) * unit;
-        return;
-    }
-    group_scales(b, f, CBQ_F32, unit, s);
-    if (f.scales == CBQ_GROUPS) f_spread(s, f.elements / f.group, spread);
-    else for (int i = 0; i < f.elements / 4; i++) spread[i] = s[4 * i / f.group] * unit;
+    code_scales(b, f, s);
+    if (f.scales == CBQ_ONE) *one = s[0];
+    else if (f.scales == CBQ_GROUPS) f_spread(s, f.elements / f.group, spread);
+    else for (int i = 0; i < f.elements / 4; i++) spread[i] = s[4 * i / f.group];
 }
 
 /* Adds what the mins of a block take away: dmin * m times the sums of x. */
@@ -40,7 +36,7 @@ CBQ_FN void add_mins(const uint8_t *b, cbq_decoder f, const cbq_int_dot_args *a,
 /* Block i of each row. */
 CBQ_FN void block_dots(const uint8_t *const *rows, int64_t i, const cbq_int_dot_args *a, cbq_decoder f, const uint8_t table[16], int m,
                        F *total, float *mins) {
-    const int x_block = f.elements == 256 ? 256 : 32, step = f.group < 32 ? f.group : 32;
+    const int x_block = cbq_x_block(f.elements), step = cbq_step(f.group);
     const int8_t *x = a->x + i * f.elements;
     const int32_t *starts = a->quad_starts + i * (f.elements / 4);
     const float *scales = a->scales + i * (f.elements / x_block);

@@ -51,8 +51,8 @@ CBQ_FN void int_rows(const cbq_int_args *a, int64_t row, int m, int_kind kind) {
         for (int i = 0; i < m * V; i++) {
             float *y = a->y + (row + i / V) * a->y_stride + i % V * CBQ_LANES;
             F old = f_ld_f32((const uint8_t *)y);
-            F scale = f_set1(kind.x_block == 32 ? 1 : a->scales[(row + i / V) * a->scale_stride + block]);
-            f_st_f32(y, kind.x_block == 32 ? f_add(part[i], old) : f_fma(part[i], scale, old));
+            if (kind.x_block == 32) f_st_f32(y, f_add(part[i], old));
+            else f_st_f32(y, f_fma(part[i], f_set1(a->scales[(row + i / V) * a->scale_stride + block]), old));
         }
     }
 }
@@ -79,20 +79,18 @@ CBQ_FN void int_kinds(const cbq_int_args *a, int x_block, int bits, int x_bytes,
     }
 }
 
-static void product_q8(const cbq_int_args *a) {
-    const int bits = CBQ_DOT_BY_BITS && a->bits < 8 ? (a->bits < 4 ? 4 : a->bits) : 8;
-    switch (16 * (a->x_block == 32) + bits) {
-    case 4: if (CBQ_DOT_BY_BITS) int_kinds(a, 256, 4, 1, quads_q8); break;
-    case 5: if (CBQ_DOT_BY_BITS) int_kinds(a, 256, 5, 1, quads_q8); break;
-    case 6: if (CBQ_DOT_BY_BITS) int_kinds(a, 256, 6, 1, quads_q8); break;
-    case 7: if (CBQ_DOT_BY_BITS) int_kinds(a, 256, 7, 1, quads_q8); break;
-    case 8: int_kinds(a, 256, 8, 1, quads_q8); break;
-    case 16 + 4: if (CBQ_DOT_BY_BITS) int_kinds(a, 32, 4, 1, quads_q8); break;
-    case 16 + 5: if (CBQ_DOT_BY_BITS) int_kinds(a, 32, 5, 1, quads_q8); break;
-    case 16 + 6: if (CBQ_DOT_BY_BITS) int_kinds(a, 32, 6, 1, quads_q8); break;
-    case 16 + 7: if (CBQ_DOT_BY_BITS) int_kinds(a, 32, 7, 1, quads_q8); break;
-    case 16 + 8: int_kinds(a, 32, 8, 1, quads_q8); break;
+CBQ_FN void int_bits(const cbq_int_args *a, int x_block) {
+    switch (CBQ_DOT_BY_BITS ? a->bits : 8) {
+    case 5: if (CBQ_DOT_BY_BITS) int_kinds(a, x_block, 5, 1, quads_q8); break;
+    case 6: if (CBQ_DOT_BY_BITS) int_kinds(a, x_block, 6, 1, quads_q8); break;
+    case 7: if (CBQ_DOT_BY_BITS) int_kinds(a, x_block, 7, 1, quads_q8); break;
+    case 8: int_kinds(a, x_block, 8, 1, quads_q8); break;
+    default: if (CBQ_DOT_BY_BITS) int_kinds(a, x_block, 4, 1, quads_q8); /* 4 and fewer */
     }
+}
+static void product_q8(const cbq_int_args *a) {
+    if (a->x_block == 32) int_bits(a, 32);
+    else int_bits(a, 256);
 }
 static void product_q16(const cbq_int_args *a) { int_kinds(a, 256, 8, 2, quads_q16); }
 

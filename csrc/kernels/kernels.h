@@ -19,6 +19,11 @@ typedef void cbq_to_float_fn(const uint8_t *blocks, uint8_t *y, int64_t n);
 /* y[i] = the row of n blocks times the vector x + i * stride, for i = 0 .. m - 1, 1 <= m <= CBQ_DOT_M. */
 typedef void cbq_dot_f32_fn(const uint8_t *blocks, int64_t n, const float *x, int64_t stride, int m, float *y);
 
+/* Products of integers go in steps under one scale of the weights, and x has a scale for each block of it: 256 elements for
+   formats of 256, as ggml has it, and in 16-bit integers. */
+CBQ_FN int cbq_step(int group) { return group < 32 ? group : 32; }
+CBQ_FN int cbq_x_block(int elements) { return elements == 256 ? 256 : 32; }
+
 /* Codes, scales and mins of some rows side by side: see panel.h. */
 typedef struct {
     uint8_t *codes;       /* k / 4 vectors, aligned to 64 bytes as the others */

@@ -7,8 +7,6 @@
 #include "codes.h"
 #include "kernels.h"
 
-CBQ_FN int panel_step(cbq_decoder f) { return f.group < 32 ? f.group : 32; }
-
 /* One row's codes, in natural order. */
 CBQ_FN void biased_block(const uint8_t *b, cbq_decoder f, const uint8_t table[16], uint8_t *to) {
     CBQ_UNROLL
@@ -21,12 +19,8 @@ CBQ_FN void biased_block(const uint8_t *b, cbq_decoder f, const uint8_t table[16
 /* One row's scales and mins, a float for each step, `stride` floats apart. */
 CBQ_FN void step_scales(const uint8_t *b, cbq_decoder f, float *scales, float *mins) {
     float s[16] __attribute__((aligned(64))), m[16] __attribute__((aligned(64)));
-    const float unit = 1.0f / (float)f.multiple;
-    const int step = panel_step(f);
-    if (f.scales == CBQ_ONE) s[0] = f.d(b) * unit;
-    else group_scales(b, f, CBQ_F32, unit, s);
-    if (f.scales == CBQ_FLOATS)
-        for (int g = 0; g < f.elements / f.group; g++) s[g] *= unit;
+    const int step = cbq_step(f.group);
+    code_scales(b, f, s);
     if (f.min == CBQ_MIN_ONE) m[0] = f.dmin(b);
     if (f.min == CBQ_MIN_GROUPS) group_mins(b, f, CBQ_F32, m);
     for (int i = 0; i < f.elements / step; i++) {
@@ -54,8 +48,8 @@ CBQ_FN void blocks_to_panel(const uint8_t *const *rows, int64_t n, const cbq_pan
         for (int r = 0; r < f.elements / 32; r++, codes += 32 * CBQ_PANEL_ROWS)
             for (int v = 0; v < CBQ_PANEL_VECTORS; v++)
                 p_transpose(tile + v * CBQ_LANES * f.elements + 32 * r, f.elements, codes + 4 * v * CBQ_LANES);
-        scales += f.elements / panel_step(f) * CBQ_PANEL_ROWS;
-        mins += f.elements / panel_step(f) * CBQ_PANEL_ROWS;
+        scales += f.elements / cbq_step(f.group) * CBQ_PANEL_ROWS;
+        mins += f.elements / cbq_step(f.group) * CBQ_PANEL_ROWS;
     }
 }
 

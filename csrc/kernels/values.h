@@ -16,7 +16,7 @@ CBQ_FN float default_nan(float x, int dtype) { return dtype != CBQ_BF16 || x == 
 CBQ_FN void group_scales(const uint8_t *b, cbq_decoder f, int dtype, float unit, float *s) {
     int n = f.elements / f.group;
     if (f.scales == CBQ_FLOATS) {
-        for (int g = 0; g < n; g++) s[g] = f.s(b, (uint32_t)g);
+        for (int g = 0; g < n; g++) s[g] = f.s(b, (uint32_t)g) * unit;
     } else {
         uint32_t s4[4] = {0, 0, 0, 0};
         for (int k = 0; k < n / 4; k++) s4[k] = f.s4(b, (uint32_t)k);

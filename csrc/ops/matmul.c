@@ -1,7 +1,5 @@
 #include "matmul.h"
 
-#include <stdlib.h>
-
 #include "check.h"
 #include "matmul_float.h"
 #include "matmul_int.h"

@@ -2,7 +2,7 @@
 
 #include <stdlib.h>
 
-#include "check.h"
+#include "product.h"
 #include "scratch.h"
 
 /* A piece of work is some rows of w, times all of x.
@@ -22,8 +22,6 @@ typedef struct {
     int bytes, round;     /* of an element of x and of the panel; whether these are floats rounded to bf16 */
     int f32, bf16, plain; /* the indices of these plain formats, and that of x's */
 } task;
-
-static int64_t rounded_up(int64_t n, int64_t unit) { return (n + unit - 1) / unit * unit; }
 
 /* n blocks of format `from`, as the operands of the product. */
 static void convert(const task *t, int from, const uint8_t *blocks, uint8_t *to, int64_t n) {
@@ -51,12 +49,6 @@ static void convert_x(const task *t) {
     }
 }
 
-/* n results of row i of x, beginning at column j, to out. */
-static void put_row(const task *t, const float *y, int64_t i, int64_t j, int64_t n) {
-    uint8_t *to = t->a->out.data + (i * t->a->n + j) * (t->a->out_dtype == CBQ_F32 ? 4 : 2);
-    t->kernels->to_float[t->f32][t->a->out_dtype]((const uint8_t *)y, to, n);
-}
-
 /* ---- few rows of x: decode and multiply in one pass ---- */
 
 static void dot_range(void *context, int64_t begin, int64_t end) {
@@ -66,7 +58,7 @@ static void dot_range(void *context, int64_t begin, int64_t end) {
     float y[CBQ_DOT_M];
     for (int64_t j = begin; j < end; j++) {
         dot(a->w.data + j * t->row_bytes, a->k / t->f->elements, (const float *)(const void *)t->x, t->x_stride / 4, (int)a->m, y);
-        for (int i = 0; i < (int)a->m; i++) put_row(t, y + i, i, j, 1);
+        for (int i = 0; i < (int)a->m; i++) cbq_put_row(a, t->f32, y + i, i, j, 1);
     }
 }
 
@@ -82,7 +74,7 @@ static void decode_panel(const task *t, int64_t j, int64_t rows, int64_t k0, int
         cbq_prefetch(next, part);
         uint8_t *to = panel + r * t->panel_stride;
         convert(t, t->a->format, from, to, n / t->f->elements);
-        memset(to + n * t->bytes, 0, (size_t)(rounded_up(n * t->bytes, PAD) - n * t->bytes));
+        memset(to + n * t->bytes, 0, (size_t)(cbq_rounded_up(n * t->bytes, PAD) - n * t->bytes));
     }
 }
 
@@ -97,12 +89,12 @@ static void multiply_panel(const task *t, int64_t begin, int64_t rows, uint8_t *
         for (int64_t i = 0; i < a->m; i += X_ROWS) {
             cbq_tile_args tile = {.x = t->x + i * t->x_stride + k0 * t->bytes, .w = panel, .y_stride = direct ? a->n : PANEL_ROWS,
                                   .x_stride = t->x_stride, .w_stride = t->panel_stride, .m = a->m - i < X_ROWS ? a->m - i : X_ROWS,
-                                  .n = rows, .bytes = rounded_up(n * t->bytes, PAD), .add = k0 > 0};
+                                  .n = rows, .bytes = cbq_rounded_up(n * t->bytes, PAD), .add = k0 > 0};
             tile.y = y + i * tile.y_stride;
             t->tile(&tile);
         }
     }
-    for (int64_t i = 0; !direct && i < a->m; i++) put_row(t, y + i * PANEL_ROWS, i, begin, rows);
+    for (int64_t i = 0; !direct && i < a->m; i++) cbq_put_row(a, t->f32, y + i * PANEL_ROWS, i, begin, rows);
 }
 
 static void panel_range(void *context, int64_t begin, int64_t end) {
@@ -112,18 +104,16 @@ static void panel_range(void *context, int64_t begin, int64_t end) {
     cbq_scratch_give(t->scratch, panel);
 }
 
-static int plain_format(int dtype) { return cbq_find_format(dtype == CBQ_F32 ? "f32" : dtype == CBQ_F16 ? "f16" : "bf16"); }
-
 cbq_code cbq_matmul_float(const cbq_matmul_args *a, int threads, cbq_status *st) {
     const cbq_format *f = &cbq_formats[a->format];
     const int f32 = a->precision == CBQ_PRECISION_F32, native = f32 || a->level->tile_bf16;
     cbq_scratch scratch;
     task t = {.a = a, .f = f, .kernels = a->level->kernels, .scratch = &scratch, .row_bytes = a->k / f->elements * f->bytes,
               .tile = f32 || !native ? a->level->kernels->tile_f32 : a->level->tile_bf16, .bytes = f32 || !native ? 4 : 2, .round = !native,
-              .f32 = plain_format(CBQ_F32), .bf16 = plain_format(CBQ_BF16), .plain = plain_format(a->dtype)};
+              .f32 = cbq_plain_format(CBQ_F32), .bf16 = cbq_plain_format(CBQ_BF16), .plain = cbq_plain_format(a->dtype)};
     t.k_step = PANEL_BYTES / t.bytes / f->elements * f->elements;
     t.panel_stride = PANEL_BYTES + PAD;
-    t.x_stride = rounded_up(a->k * t.bytes, PAD) + PAD;
+    t.x_stride = cbq_rounded_up(a->k * t.bytes, PAD) + PAD;
     if (a->m > PTRDIFF_MAX / t.x_stride || !(t.x = cbq_aligned_alloc(a->m * t.x_stride)))
         return cbq_fail(st, CBQ_NO_MEMORY, "no memory for a copy of x: %lld rows of %lld bytes", (long long)a->m, (long long)t.x_stride);
     convert_x(&t);

@@ -2,7 +2,7 @@
 
 #include <stdlib.h>
 
-#include "check.h"
+#include "product.h"
 #include "scratch.h"
 
 /* A piece of work is PIECE_ROWS rows of w (a multiple of every instruction set's panel), times all of x. PANEL_K elements of
@@ -28,8 +28,6 @@ typedef struct {
     int one_pass;
     atomic_int not_finite;
 } task;
-
-static int64_t rounded_up(int64_t n, int64_t unit) { return (n + unit - 1) / unit * unit; }
 
 /* ---- x to integers ---- */
 
@@ -80,12 +78,6 @@ static void quantize_rows(void *context, int64_t begin, int64_t end) {
     cbq_scratch_give(t->scratch, floats);
 }
 
-/* n results of row i of x, beginning at column j, to out. */
-static void put_row(const task *t, const float *y, int64_t i, int64_t j, int64_t n) {
-    uint8_t *to = t->a->out.data + (i * t->a->n + j) * (t->a->out_dtype == CBQ_F32 ? 4 : 2);
-    t->kernels->to_float[t->plain_f32][t->a->out_dtype]((const uint8_t *)y, to, n);
-}
-
 /* ---- few rows of x: one pass over the weights ---- */
 
 static void dot_rows(void *context, int64_t begin, int64_t end) {
@@ -105,7 +97,7 @@ static void dot_rows(void *context, int64_t begin, int64_t end) {
         a->level->ints->dot_q8[a->format](row, a->k / t->f->elements, (uintptr_t)row[0] + (uintptr_t)ahead, &x, y);
         for (int64_t i = 0; i < a->m; i++) {
             memcpy(row_of_y, y + i * rows, sizeof *y * (size_t)n);
-            put_row(t, row_of_y, i, j, n);
+            cbq_put_row(a, t->plain_f32, row_of_y, i, j, n);
         }
     }
 }
@@ -146,7 +138,7 @@ static void multiply_rows(void *context, int64_t begin, int64_t end) {
         const int64_t rows = end - j0 < PIECE_ROWS ? end - j0 : PIECE_ROWS;
         memset(y, 0, (size_t)(a->m * t->y_stride) * 4);
         for (int64_t j = 0; j < rows; j += panel_rows) multiply_panel(t, j0 + j, rows - j < panel_rows ? rows - j : panel_rows, panel, y + j);
-        for (int64_t i = 0; i < a->m; i++) put_row(t, y + i * t->y_stride, i, j0, rows);
+        for (int64_t i = 0; i < a->m; i++) cbq_put_row(a, t->plain_f32, y + i * t->y_stride, i, j0, rows);
     }
     cbq_scratch_give(t->scratch, slot);
 }
@@ -155,33 +147,33 @@ static cbq_code run(task *t, int threads, cbq_status *st) {
     const cbq_matmul_args *a = t->a;
     const int64_t quantizing = 5 * a->k; /* floats and quads */
     const int64_t panel = PANEL_K * MAX_PANEL_ROWS + 2 * PANEL_K / MIN_STEP * MAX_PANEL_ROWS * 4, sums = a->m * t->y_stride * 4;
-    const int64_t x_grain = X_PIECE / a->k + 1, multiplying = t->one_pass ? 0 : panel + sums;
-    const int most = cbq_most_pieces(a->m, x_grain, threads), at_most = t->one_pass ? 1 : cbq_most_pieces(a->n, PIECE_ROWS, threads);
-    /* One after the other: the first wants many small slots, the second fewer large ones. */
-    if (cbq_scratch_open(t->scratch, most, quantizing, st)) return st->code;
+    const int64_t x_grain = X_PIECE / a->k + 1;
+    /* Scratch memory one after the other: quantizing wants small slots, panels large ones and perhaps fewer. */
+    if (cbq_scratch_open(t->scratch, cbq_most_pieces(a->m, x_grain, threads), quantizing, st)) return st->code;
     cbq_parallel(a->m, x_grain, threads, quantize_rows, t);
     cbq_scratch_close(t->scratch);
-    if (cbq_scratch_open(t->scratch, at_most, multiplying, st)) return st->code;
     if (atomic_load(&t->not_finite)) return cbq_fail(st, CBQ_BAD_VALUE, "x: expected finite numbers (precision q8 or q16), got NaN or infinity");
-    if (t->one_pass) cbq_parallel(a->n, rounded_up(X_PIECE / a->k + 1, CBQ_MAX_DOT_ROWS), threads, dot_rows, t);
-    else cbq_parallel(a->n, PIECE_ROWS, threads, multiply_rows, t);
+    if (t->one_pass) {
+        cbq_parallel(a->n, cbq_rounded_up(x_grain, CBQ_MAX_DOT_ROWS), threads, dot_rows, t);
+        return CBQ_OK;
+    }
+    if (cbq_scratch_open(t->scratch, cbq_most_pieces(a->n, PIECE_ROWS, threads), panel + sums, st)) return st->code;
+    cbq_parallel(a->n, PIECE_ROWS, threads, multiply_rows, t);
     return CBQ_OK;
 }
-
-static int plain_format(int dtype) { return cbq_find_format(dtype == CBQ_F32 ? "f32" : dtype == CBQ_F16 ? "f16" : "bf16"); }
 
 cbq_code cbq_matmul_int(const cbq_matmul_args *a, int threads, cbq_status *st) {
     const cbq_format *f = &cbq_formats[a->format];
     cbq_scratch scratch = {.memory = NULL};
-    task t = {.a = a, .f = f, .kernels = a->level->kernels, .scratch = &scratch, .step = f->group < 32 ? f->group : 32,
-              .x_block = a->precision == CBQ_PRECISION_Q16 || f->elements == 256 ? 256 : 32,
+    task t = {.a = a, .f = f, .kernels = a->level->kernels, .scratch = &scratch, .step = cbq_step(f->group),
+              .x_block = a->precision == CBQ_PRECISION_Q16 ? 256 : cbq_x_block(f->elements),
               .bias = a->precision == CBQ_PRECISION_Q8 && f->bits == 8 && a->level->ints->wide_is_signed ? 0 : f->bias,
-              .x_bytes = a->precision == CBQ_PRECISION_Q8 ? 1 : 2, .plain_x = plain_format(a->dtype), .plain_f32 = plain_format(CBQ_F32),
+              .x_bytes = a->precision == CBQ_PRECISION_Q8 ? 1 : 2, .plain_x = cbq_plain_format(a->dtype), .plain_f32 = cbq_plain_format(CBQ_F32),
               .row_bytes = a->k / f->elements * f->bytes, .y_stride = PIECE_ROWS};
     atomic_init(&t.not_finite, 0);
     t.one_pass = a->m <= cbq_one_pass_rows[a->precision];
-    t.x.stride = rounded_up(a->k * t.x_bytes, 64) + 64;
-    t.x.n_scales = rounded_up(a->k, t.x_block) / t.x_block;
+    t.x.stride = cbq_rounded_up(a->k * t.x_bytes, 64) + 64;
+    t.x.n_scales = cbq_rounded_up(a->k, t.x_block) / t.x_block;
     t.x.n_steps = a->k / t.step;
     t.x.n_starts = t.one_pass ? a->k / 4 : t.x.n_steps;
     const int64_t row = t.x.stride + 4 * (t.x.n_scales + t.x.n_steps + t.x.n_starts);
