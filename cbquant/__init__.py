@@ -29,6 +29,7 @@ from cbquant._formats import Format, formats
 if TYPE_CHECKING:
     from cbquant import reference, testing
     from cbquant._products import matmul, moe_matmul
+    from cbquant._quantize import quantize
     from cbquant._rope import unpermute_rope
     from cbquant.files import open
     from cbquant.tensor import QuantTensor
@@ -44,6 +45,7 @@ __all__ = [
     "matmul",
     "moe_matmul",
     "open",
+    "quantize",
     "reference",
     "set_num_threads",
     "testing",
@@ -57,6 +59,7 @@ _LAZY = {
     "matmul": ("cbquant._products", "matmul"),
     "moe_matmul": ("cbquant._products", "moe_matmul"),
     "open": ("cbquant.files", "open"),
+    "quantize": ("cbquant._quantize", "quantize"),
     "unpermute_rope": ("cbquant._rope", "unpermute_rope"),
     "reference": ("cbquant.reference", None),
     "testing": ("cbquant.testing", None),

@@ -23,6 +23,18 @@ def dequant_simple(src: Any, fmt: Any, out: Any, threads: Any, /) -> NDArray[Any
 def nonfinite(src: NDArray[np.uint8], fmt: str, mask: NDArray[np.uint8], threads: int = 0, /) -> None: ...
 
 # csrc/bind/products.c
+def quantize(
+    x: NDArray[Any],
+    source: str,
+    fmt: str,
+    out: NDArray[np.uint8],
+    rows: int,
+    k: int,
+    imatrix: NDArray[np.float32] | None = None,
+    allow_nonfinite: bool = False,
+    threads: int = 0,
+    isa: str | None = None,
+) -> None: ...
 def matmul(
     x: NDArray[Any],
     dtype: str,

@@ -1,5 +1,6 @@
 /* The choice of an instruction set at run time. */
 #pragma once
+#include "encode/encode.h"
 #include "kernels/kernels.h"
 #include "status.h"
 
@@ -10,6 +11,7 @@ typedef struct {
     const char *kernels_name;    /* levels that bring nothing of their own to decoding share the kernels of a lower one */
     const cbq_int_kernels *ints; /* for the panels of `kernels` */
     cbq_tile_fn *tile_bf16;      /* NULL where bf16 has no instructions */
+    const cbq_encoders *encoders;
 } cbq_level;
 
 extern const cbq_level cbq_levels[]; /* of this build, weakest first */

@@ -1,8 +1,9 @@
-"""Write cbq_format_list.h: C cannot include a folder, so this lists what csrc/formats holds.
+"""Write cbq_format_list.h and cbq_encoder_list.h: C cannot include a folder, so these list what csrc/formats and
+csrc/encode hold.
 
     python csrc/format_list.py FOLDER
 
-writes FOLDER/cbq_format_list.h. setup.py does it in the build folder; the file is never checked in.
+writes both into FOLDER. setup.py does it in the build folder; the files are never checked in.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import sys
 from pathlib import Path
 
 FORMATS = Path(__file__).resolve().parent / "formats"
+ENCODERS = Path(__file__).resolve().parent / "encode"
 
 
 def format_list(folder: Path = FORMATS) -> str:
@@ -21,13 +23,24 @@ def format_list(folder: Path = FORMATS) -> str:
     return f"#pragma once\n{includes}\n#define CBQ_FORMATS(BLOCK, PLAIN) \\\n{rows}\n"
 
 
-def write_format_list(target_folder: Path, formats: Path = FORMATS) -> Path:
-    """Write the header where its text has changed, so that nothing is compiled again for no reason."""
+def encoder_list(formats: Path = FORMATS, encoders: Path = ENCODERS) -> str:
+    """The header's text: every encoder's header, and for each format the name of its encoder, or NULL."""
+    names = sorted(path.stem for path in formats.glob("*.h"))
+    known = {name for name in names if (encoders / f"{name}.h").exists()}
+    includes = "".join(f'#include "encode/{name}.h"\n' for name in sorted(known))
+    rows = "".join(f"#define CBQ_ENCODER_{name} {f'encode_{name}' if name in known else 'NULL'}\n" for name in names)
+    return f"#pragma once\n{includes}\n{rows}"
+
+
+def write_format_list(target_folder: Path, formats: Path = FORMATS, encoders: Path = ENCODERS) -> Path:
+    """Write the headers where their text has changed, so that nothing is compiled again for no reason."""
     target_folder.mkdir(parents=True, exist_ok=True)
-    target, text = target_folder / "cbq_format_list.h", format_list(formats)
-    if not target.exists() or target.read_text() != text:
-        target.write_text(text)
-    return target
+    texts = {"cbq_format_list.h": format_list(formats), "cbq_encoder_list.h": encoder_list(formats, encoders)}
+    for name, text in texts.items():
+        target = target_folder / name
+        if not target.exists() or target.read_text() != text:
+            target.write_text(text)
+    return target_folder / "cbq_format_list.h"
 
 
 if __name__ == "__main__":

@@ -29,12 +29,13 @@ LAYERS = (
     ("dot",),
     ("formats", "cbq_format_list"),  # the generated list includes every header of formats
     ("kernels",),
+    ("lanes", "encode", "cbq_encoder_list"),
     ("isa", "registry", "dispatch"),
     ("ops",),
     ("bind",),
 )
 #: The layer of cuda/, which stands beside isa/.
-CUDA_LAYER = 6
+CUDA_LAYER = 7
 
 COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.DOTALL)
 STRING = re.compile(r'"(?:\\.|[^"\\\n])*"')

@@ -3,6 +3,7 @@
      1  qs  16 bytes: low nibbles are elements 0..15, high nibbles 16..31
    y = scale * E[q], E the values of shared/e2m1_values.h */
 #include "shared/e2m1_values.h"
+#include "shared/nibbles.h"
 typedef struct { uint8_t x[1], qs[16]; } cbq_mxfp4_block;
 
 CBQ_FN W cbq_mxfp4_codes(const cbq_mxfp4_block *b, uint32_t r, uint32_t o) { (void)r; return w_nib16(b->qs, o, 1); }
@@ -11,6 +12,10 @@ CBQ_FN W cbq_mxfp4_codes(const cbq_mxfp4_block *b, uint32_t r, uint32_t o) { (vo
 CBQ_FN float cbq_mxfp4_d(const cbq_mxfp4_block *b) {
     uint32_t x = b->x[0];
     return cbq_as_f32(x << 23 | (uint32_t)((uint8_t)(x + 1) < 2) << 22);
+}
+CBQ_FN void cbq_mxfp4_pack(cbq_mxfp4_block *b, const uint8_t codes[32], uint8_t x) {
+    b->x[0] = x;
+    cbq_pack_nibbles(b->qs, codes, 16);
 }
 
 #define CBQ_FORMAT_mxfp4(BLOCK, PLAIN) BLOCK(mxfp4, 39, 32, 17, 32, TABLE(cbq_e2m1_values, 2, 5), ONE, NOMIN, 0, "E2M1 codes, E8M0 scale (OCP MX)")

@@ -3,6 +3,7 @@
      4  qs  32 bytes, 8 a group: low nibbles are its elements 0..7, high nibbles 8..15
    y = scale * E[q], E the values of shared/e2m1_values.h */
 #include "shared/e2m1_values.h"
+#include "shared/nibbles.h"
 typedef struct { uint8_t x[4], qs[32]; } cbq_nvfp4_block;
 
 CBQ_FN W cbq_nvfp4_codes(const cbq_nvfp4_block *b, uint32_t r, uint32_t o) { return w_nib8(b->qs + 16 * r, o, 4); }
@@ -11,6 +12,10 @@ CBQ_FN float cbq_nvfp4_s(const cbq_nvfp4_block *b, uint32_t g) {
     uint32_t x = b->x[g], f = x & 127;
     float scale = f < 8 ? (float)f * 0x1p-9f : cbq_as_f32((f << 20) + (120u << 23));
     return x == 127 ? 0.0f : scale;
+}
+CBQ_FN void cbq_nvfp4_pack(cbq_nvfp4_block *b, const uint8_t codes[64], const uint8_t x[4]) {
+    memcpy(b->x, x, 4);
+    for (int g = 0; g < 4; g++) cbq_pack_nibbles(b->qs + 8 * g, codes + 16 * g, 8);
 }
 
 #define CBQ_FORMAT_nvfp4(BLOCK, PLAIN) BLOCK(nvfp4, 40, 64, 36, 16, TABLE(cbq_e2m1_values, 2, 5), FLOATS, NOMIN, 0, "E2M1 codes, E4M3 scales of 16")

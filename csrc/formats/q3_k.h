@@ -5,6 +5,7 @@
                 s[k + 8]; byte 8 + k, k = 0..3: from bit 0 up the high 2 bits of s[k], s[k + 4], s[k + 8], s[k + 12]
    108  d       f16
    y = (d * (s - 32)) * (q - 4) */
+#include "shared/pairs.h"
 typedef struct { uint8_t hmask[32], qs[64], scales[12], d[2]; } cbq_q3_k_block;
 
 CBQ_FN W cbq_q3_k_codes(const cbq_q3_k_block *b, uint32_t r, uint32_t o) {
@@ -15,6 +16,18 @@ CBQ_FN uint32_t cbq_q3_k_s4(const cbq_q3_k_block *b, uint32_t k) {
     uint32_t low = cbq_u32(b->scales + 4 * (k % 2), 2) >> 4 * (k / 2) & CBQ_B(15);
     uint32_t high = cbq_u32(b->scales + 8, 2) >> 2 * k & CBQ_B(3);
     return cbq_sub4(low | high << 4, CBQ_B(32));
+}
+/* Scales as they are stored: 0 .. 63. */
+CBQ_FN void cbq_q3_k_pack(cbq_q3_k_block *b, const uint8_t codes[256], const uint8_t s[16], uint16_t d) {
+    for (int l = 0; l < 32; l++) {
+        uint32_t bits = 0;
+        for (int g = 0; g < 8; g++) bits |= (uint32_t)(codes[32 * g + l] >> 2) << g;
+        b->hmask[l] = (uint8_t)bits;
+    }
+    cbq_pack_pairs(b->qs, codes);
+    for (int k = 0; k < 8; k++) b->scales[k] = (uint8_t)((s[k] & 15) | s[k + 8] << 4);
+    for (int k = 0; k < 4; k++) b->scales[8 + k] = (uint8_t)(s[k] >> 4 | s[k + 4] >> 4 << 2 | s[k + 8] >> 4 << 4 | s[k + 12] >> 4 << 6);
+    memcpy(b->d, &d, 2);
 }
 
 #define CBQ_FORMAT_q3_k(BLOCK, PLAIN) BLOCK(q3_k, 11, 256, 110, 16, LINEAR(4, 3), GROUPS, NOMIN, 0, "3-bit codes, 6-bit scales of 16")

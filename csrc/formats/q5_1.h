@@ -4,6 +4,8 @@
      4  qh  u32: bit i is the fifth bit of element i
      8  qs  16 bytes: low nibbles are elements 0..15, high nibbles 16..31
    y = d * q + m, which is d * q - dmin for dmin = -m */
+#include "shared/nibbles.h"
+#include "shared/fifth_bits.h"
 typedef struct { uint8_t d[2], m[2], qh[4], qs[16]; } cbq_q5_1_block;
 
 CBQ_FN W cbq_q5_1_codes(const cbq_q5_1_block *b, uint32_t r, uint32_t o) {
@@ -12,5 +14,11 @@ CBQ_FN W cbq_q5_1_codes(const cbq_q5_1_block *b, uint32_t r, uint32_t o) {
 }
 CBQ_FN float cbq_q5_1_d(const cbq_q5_1_block *b) { return w_f16_of2(b->d, 0); }
 CBQ_FN float cbq_q5_1_dmin(const cbq_q5_1_block *b) { return -w_f16_of2(b->d, 1); }
+CBQ_FN void cbq_q5_1_pack(cbq_q5_1_block *b, const uint8_t codes[32], uint16_t d, uint16_t m) {
+    memcpy(b->d, &d, 2);
+    memcpy(b->m, &m, 2);
+    cbq_pack_fifth_bits(b->qh, codes);
+    cbq_pack_nibbles(b->qs, codes, 16);
+}
 
 #define CBQ_FORMAT_q5_1(BLOCK, PLAIN) BLOCK(q5_1, 7, 32, 24, 32, LINEAR(0, 5), ONE, MIN_ONE, 0, "5-bit codes, one scale and one minimum")

@@ -6,6 +6,7 @@
     48  qs      128 bytes: 32 bytes serve two groups, low nibbles the even one
    y = (d * s) * q - (dmin * m) */
 #include "shared/k_scales.h"
+#include "shared/nibbles.h"
 typedef struct { uint8_t d[2], dmin[2], scales[12], qh[32], qs[128]; } cbq_q5_k_block;
 
 CBQ_FN W cbq_q5_k_codes(const cbq_q5_k_block *b, uint32_t r, uint32_t o) {
@@ -15,5 +16,16 @@ CBQ_FN float cbq_q5_k_d(const cbq_q5_k_block *b) { return w_f16_of2(b->d, 0); }
 CBQ_FN float cbq_q5_k_dmin(const cbq_q5_k_block *b) { return w_f16_of2(b->d, 1); }
 CBQ_FN uint32_t cbq_q5_k_s4(const cbq_q5_k_block *b, uint32_t k) { return cbq_k_scale4(b->scales, k); }
 CBQ_FN uint32_t cbq_q5_k_m4(const cbq_q5_k_block *b, uint32_t k) { return cbq_k_min4(b->scales, k); }
+CBQ_FN void cbq_q5_k_pack(cbq_q5_k_block *b, const uint8_t codes[256], const uint8_t s[8], const uint8_t m[8], uint16_t d, uint16_t dmin) {
+    memcpy(b->d, &d, 2);
+    memcpy(b->dmin, &dmin, 2);
+    cbq_k_pack_scales(b->scales, s, m);
+    for (int l = 0; l < 32; l++) {
+        uint32_t bits = 0;
+        for (int g = 0; g < 8; g++) bits |= (uint32_t)(codes[32 * g + l] >> 4) << g;
+        b->qh[l] = (uint8_t)bits;
+    }
+    for (int g = 0; g < 8; g += 2) cbq_pack_nibbles(b->qs + 16 * g, codes + 32 * g, 32);
+}
 
 #define CBQ_FORMAT_q5_k(BLOCK, PLAIN) BLOCK(q5_k, 13, 256, 176, 32, LINEAR(0, 5), GROUPS, MIN_GROUPS, 0, "5-bit codes, 6-bit scales and minimums of 32")

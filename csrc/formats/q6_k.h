@@ -4,6 +4,8 @@
    192  scales  16 signed bytes
    208  d       f16
    y = (d * s) * (q - 32) */
+#include "shared/pairs.h"
+#include "shared/nibbles.h"
 typedef struct { uint8_t ql[128], qh[64], scales[16], d[2]; } cbq_q6_k_block;
 
 CBQ_FN W cbq_q6_k_codes(const cbq_q6_k_block *b, uint32_t r, uint32_t o) {
@@ -13,5 +15,13 @@ CBQ_FN W cbq_q6_k_codes(const cbq_q6_k_block *b, uint32_t r, uint32_t o) {
 }
 CBQ_FN float cbq_q6_k_d(const cbq_q6_k_block *b) { return w_f16(b->d); }
 CBQ_FN uint32_t cbq_q6_k_s4(const cbq_q6_k_block *b, uint32_t k) { return cbq_u32(b->scales + 4 * k, 2); }
+CBQ_FN void cbq_q6_k_pack(cbq_q6_k_block *b, const uint8_t codes[256], const int8_t s[16], uint16_t d) {
+    uint8_t high[256];
+    for (int h = 0; h < 2; h++) cbq_pack_nibbles(b->ql + 64 * h, codes + 128 * h, 64);
+    for (int i = 0; i < 256; i++) high[i] = codes[i] >> 4;
+    cbq_pack_pairs(b->qh, high);
+    memcpy(b->scales, s, 16);
+    memcpy(b->d, &d, 2);
+}
 
 #define CBQ_FORMAT_q6_k(BLOCK, PLAIN) BLOCK(q6_k, 14, 256, 210, 16, LINEAR(32, 6), GROUPS, NOMIN, 0, "6-bit codes, 8-bit scales of 16")

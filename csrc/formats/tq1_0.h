@@ -16,5 +16,18 @@ CBQ_FN W cbq_tq1_0_codes(const cbq_tq1_0_block *b, uint32_t r, uint32_t o) {
     return w_digit3(w_cat16(low, high, o));
 }
 CBQ_FN float cbq_tq1_0_d(const cbq_tq1_0_block *b) { return w_f16(b->d); }
+/* A byte of five digits, the first in codes[0], the next `stride` further: their number in base 3 as a fraction of 243, in
+   256ths, rounded up. */
+CBQ_FN uint8_t cbq_tq1_0_digits(const uint8_t *codes, int stride, int n) {
+    uint32_t number = 0;
+    for (int i = 0; i < 5; i++) number = 3 * number + (i < n ? codes[i * stride] : 0);
+    return (uint8_t)((number * 256 + 242) / 243);
+}
+CBQ_FN void cbq_tq1_0_pack(cbq_tq1_0_block *b, const uint8_t codes[256], uint16_t d) {
+    memcpy(b->d, &d, 2);
+    for (int l = 0; l < 32; l++) b->qs[l] = cbq_tq1_0_digits(codes + l, 32, 5);
+    for (int l = 0; l < 16; l++) b->qs[32 + l] = cbq_tq1_0_digits(codes + 160 + l, 16, 5);
+    for (int l = 0; l < 4; l++) b->qh[l] = cbq_tq1_0_digits(codes + 240 + l, 4, 4);
+}
 
 #define CBQ_FORMAT_tq1_0(BLOCK, PLAIN) BLOCK(tq1_0, 34, 256, 54, 256, LINEAR(1, 2), ONE, NOMIN, 0, "ternary, five digits a byte, one scale")

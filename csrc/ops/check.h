@@ -15,3 +15,10 @@ static inline cbq_code cbq_count_blocks(const cbq_format *f, cbq_view blocks, in
 
 /* The threads of a call: what was asked for, or the default where that is 0. */
 static inline int cbq_resolve_threads(int asked) { return asked > 0 ? asked : cbq_num_threads(); }
+
+/* Are there exactly so many rows? */
+static inline cbq_code cbq_check_rows(const char *name, int64_t got, int64_t rows, int64_t row_bytes, cbq_status *st) {
+    if (row_bytes ? got / row_bytes == rows && got % row_bytes == 0 : got == 0) return CBQ_OK;
+    return cbq_fail(st, CBQ_BAD_VALUE, "%s: expected %lld rows of %lld bytes, got %lld bytes", name, (long long)rows, (long long)row_bytes,
+                    (long long)got);
+}

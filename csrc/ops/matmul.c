@@ -16,18 +16,12 @@ const int cbq_one_pass_rows[4] = {
 
 static const int dtype_bytes[] = {[CBQ_F32] = 4, [CBQ_F16] = 2, [CBQ_BF16] = 2};
 
-static cbq_code check_bytes(const char *name, int64_t got, int64_t rows, int64_t row_bytes, cbq_status *st) {
-    if (row_bytes ? got / row_bytes == rows && got % row_bytes == 0 : got == 0) return CBQ_OK;
-    return cbq_fail(st, CBQ_BAD_VALUE, "%s: expected %lld rows of %lld bytes, got %lld bytes", name, (long long)rows, (long long)row_bytes,
-                    (long long)got);
-}
-
 static cbq_code check(const cbq_matmul_args *a, cbq_status *st) {
     const cbq_format *f = &cbq_formats[a->format];
     if (a->k % f->elements) return cbq_fail(st, CBQ_BAD_VALUE, "k=%lld is not a multiple of %d (%s)", (long long)a->k, f->elements, f->name);
-    if (check_bytes("w", a->w.bytes, a->n, a->k / f->elements * f->bytes, st)) return st->code;
-    if (check_bytes("x", a->x.bytes, a->m, a->k * dtype_bytes[a->dtype], st)) return st->code;
-    if (check_bytes("out", a->out.bytes, a->m, a->n * dtype_bytes[a->out_dtype], st)) return st->code;
+    if (cbq_check_rows("w", a->w.bytes, a->n, a->k / f->elements * f->bytes, st)) return st->code;
+    if (cbq_check_rows("x", a->x.bytes, a->m, a->k * dtype_bytes[a->dtype], st)) return st->code;
+    if (cbq_check_rows("out", a->out.bytes, a->m, a->n * dtype_bytes[a->out_dtype], st)) return st->code;
     if (cbq_overlap(a->x, a->out)) return cbq_fail(st, CBQ_BAD_VALUE, "out: expected memory of its own, it overlaps x");
     if (cbq_overlap(a->w, a->out)) return cbq_fail(st, CBQ_BAD_VALUE, "out: expected memory of its own, it overlaps w");
     if (f->kind == CBQ_KIND_PLAIN && a->precision >= CBQ_PRECISION_Q8)

@@ -1,0 +1,74 @@
+/* The lane vocabulary of AVX-512: sixteen lanes. README.md says what the names mean. */
+#pragma once
+
+typedef __mmask16 M;
+
+CBQ_FN F f_sub(F a, F b) { return _mm512_sub_ps(a, b); }
+CBQ_FN F f_div(F a, F b) { return _mm512_div_ps(a, b); }
+CBQ_FN F f_sqrt(F a) { return _mm512_sqrt_ps(a); }
+CBQ_FN F f_of_bits(I a) { return _mm512_castsi512_ps(a); }
+CBQ_FN I i_of_bits(F a) { return _mm512_castps_si512(a); }
+CBQ_FN F f_abs(F a) { return _mm512_castsi512_ps(_mm512_and_si512(_mm512_castps_si512(a), _mm512_set1_epi32(0x7fffffff))); }
+CBQ_FN F f_neg(F a) { return _mm512_castsi512_ps(_mm512_xor_si512(_mm512_castps_si512(a), _mm512_set1_epi32(INT32_MIN))); }
+CBQ_FN I f_to_i(F a) { return _mm512_cvttps_epi32(a); }
+CBQ_FN F f_approx_inverse(F a) { return _mm512_rcp14_ps(a); }
+
+CBQ_FN M m_lt(F a, F b) { return _mm512_cmp_ps_mask(a, b, _CMP_LT_OQ); }
+CBQ_FN M m_le(F a, F b) { return _mm512_cmp_ps_mask(a, b, _CMP_LE_OQ); }
+CBQ_FN M m_eq(F a, F b) { return _mm512_cmp_ps_mask(a, b, _CMP_EQ_OQ); }
+CBQ_FN M m_ne(F a, F b) { return _mm512_cmp_ps_mask(a, b, _CMP_NEQ_UQ); }
+CBQ_FN M m_not_lt(F a, F b) { return _mm512_cmp_ps_mask(a, b, _CMP_NLT_UQ); }
+CBQ_FN M m_and(M a, M b) { return (M)(a & b); }
+CBQ_FN M m_or(M a, M b) { return (M)(a | b); }
+CBQ_FN M m_andnot(M a, M b) { return (M)(a & ~b); }
+CBQ_FN uint32_t m_bits(M m) { return m; }
+CBQ_FN M m_of_bits(uint32_t bits) { return (M)bits; }
+CBQ_FN F f_select(M m, F yes, F no) { return _mm512_mask_blend_ps(m, no, yes); }
+CBQ_FN F f_where(M m, F a) { return _mm512_maskz_mov_ps(m, a); }
+CBQ_FN F f_min(F a, F b) { return _mm512_min_ps(a, b); }
+CBQ_FN F f_max(F a, F b) { return _mm512_max_ps(a, b); }
+
+CBQ_FN I i_sub(I a, I b) { return _mm512_sub_epi32(a, b); }
+CBQ_FN I i_or(I a, I b) { return _mm512_or_si512(a, b); }
+CBQ_FN I i_shl(I a, int n) { return _mm512_slli_epi32(a, (unsigned)n); }
+CBQ_FN I i_shr(I a, int n) { return _mm512_srli_epi32(a, (unsigned)n); }
+CBQ_FN M m_ieq(I a, I b) { return _mm512_cmpeq_epi32_mask(a, b); }
+CBQ_FN I i_select(M m, I yes, I no) { return _mm512_mask_blend_epi32(m, no, yes); }
+CBQ_FN I i_min(I a, I b) { return _mm512_min_epi32(a, b); }
+CBQ_FN I i_max(I a, I b) { return _mm512_max_epi32(a, b); }
+CBQ_FN void i_st(int32_t *to, I a) { _mm512_storeu_si512((void *)to, a); }
+CBQ_FN I i_ld(const int32_t *p) { return _mm512_loadu_si512((const void *)p); }
+CBQ_FN void i_st_u8(uint8_t *to, I a) { _mm_storeu_si128((__m128i *)(void *)to, _mm512_cvtepi32_epi8(a)); }
+CBQ_FN I i_ld_u16(const uint16_t *p) { return _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)(const void *)p)); }
+
+typedef __m512 T;
+CBQ_FN T t_load8(const float *p) { return _mm512_broadcast_f32x8(_mm256_loadu_ps(p)); } /* twice: bit 3 of an index does not matter */
+CBQ_FN T t_load16(const float *p) { return _mm512_loadu_ps(p); }
+CBQ_FN F t_pick8(T t, I i) { return _mm512_permutexvar_ps(i, t); }
+CBQ_FN F t_pick16(T t, I i) { return _mm512_permutexvar_ps(i, t); }
+
+CBQ_FN __m512 f_gather4(const float *from, int64_t stride) {
+    __m512 v = _mm512_castps128_ps512(_mm_loadu_ps(from));
+    v = _mm512_insertf32x4(v, _mm_loadu_ps(from + 4 * stride), 1);
+    v = _mm512_insertf32x4(v, _mm_loadu_ps(from + 8 * stride), 2);
+    return _mm512_insertf32x4(v, _mm_loadu_ps(from + 12 * stride), 3);
+}
+CBQ_FN void f_transpose(const float *from, int64_t stride, float *to, int64_t next) {
+    for (int half = 0; half < 2; half++, from += 4, to += 4 * next) {
+        __m512 a = f_gather4(from, stride), b = f_gather4(from + stride, stride);
+        __m512 c = f_gather4(from + 2 * stride, stride), d = f_gather4(from + 3 * stride, stride);
+        __m512 ab = _mm512_unpacklo_ps(a, b), cd = _mm512_unpacklo_ps(c, d);
+        _mm512_storeu_ps(to, _mm512_shuffle_ps(ab, cd, 0x44));
+        _mm512_storeu_ps(to + next, _mm512_shuffle_ps(ab, cd, 0xee));
+        ab = _mm512_unpackhi_ps(a, b), cd = _mm512_unpackhi_ps(c, d);
+        _mm512_storeu_ps(to + 2 * next, _mm512_shuffle_ps(ab, cd, 0x44));
+        _mm512_storeu_ps(to + 3 * next, _mm512_shuffle_ps(ab, cd, 0xee));
+    }
+}
+
+CBQ_FN float f_largest(F a) {
+    __m256 half = _mm256_max_ps(_mm512_castps512_ps256(a), _mm512_extractf32x8_ps(a, 1));
+    __m128 m = _mm_max_ps(_mm256_castps256_ps128(half), _mm256_extractf128_ps(half, 1));
+    m = _mm_max_ps(m, _mm_movehl_ps(m, m));
+    return _mm_cvtss_f32(_mm_max_ss(m, _mm_movehdup_ps(m)));
+}

@@ -1,0 +1,30 @@
+/* What the lane vocabularies share, in their own words. */
+#pragma once
+
+CBQ_FN F f_zero(void) { return f_set1(0.0f); }
+CBQ_FN F f_ld(const float *p) { return f_ld_f32((const uint8_t *)p); }
+CBQ_FN int m_any(M m) { return m_bits(m) != 0; }
+
+/* The reference rounds by adding 1.5 * 2^23, which leaves the integer in the mantissa: ties go to even, and beyond 2^22 the
+   masked mantissa is what it gets. Both are kept. */
+#define CBQ_ROUNDER 12582912.0f
+CBQ_FN I f_nearest(F a) {
+    I bits = i_of_bits(f_add(a, f_set1(CBQ_ROUNDER)));
+    return i_sub(i_and(bits, i_set1(0x7fffff)), i_set1(0x400000));
+}
+CBQ_FN int cbq_nearest(float a) { return (int)(cbq_as_u32(a + CBQ_ROUNDER) & 0x7fffff) - 0x400000; }
+CBQ_FN I i_clamp(I a, int low, int high) { return i_max(i_set1(low), i_min(i_set1(high), a)); }
+CBQ_FN int cbq_clamp(int a, int low, int high) { return a < low ? low : a > high ? high : a; }
+
+CBQ_FN float f_smallest(F a) { return -f_largest(f_neg(a)); }
+
+/* n x LANES floats: n (a multiple of 8) neighbours of each of LANES places, `stride` apart, one place to a lane. */
+CBQ_FN void f_to_lanes(const float *from, int64_t stride, int n, float *to, int64_t next) {
+    for (int i = 0; i < n; i += 8) f_transpose(from + i, stride, to + i * next, next);
+}
+
+/* To the nearest integer, halves away from zero, as roundf does: below 2^23 in magnitude. */
+CBQ_FN I f_round_away(F a) {
+    F almost_half = f_set1(0x1.fffffep-2f); /* one half would carry 0.49999997 to 1 */
+    return f_to_i(f_select(m_lt(a, f_zero()), f_sub(a, almost_half), f_add(a, almost_half)));
+}

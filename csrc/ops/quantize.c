@@ -1,0 +1,100 @@
+#include "quantize.h"
+
+#include <stdatomic.h>
+
+#include "check.h"
+#include "scratch.h"
+
+enum { GRAIN = 1 << 14 }; /* elements that one thread takes at a time: many tiles, so that their padded ends do not matter */
+
+/* One call's work. x is cut into units of `unit` elements: rows where there is an importance matrix, else blocks. */
+typedef struct {
+    const cbq_quantize_args *a;
+    const cbq_format *f;
+    cbq_encode_fn *encode;
+    int64_t unit, source_bytes;
+    cbq_scratch scratch; /* float32 of the pieces at work, where x is of another type */
+    _Atomic int64_t nonfinite; /* the first such element, or the number of all */
+    _Atomic int out_of_memory;
+} task;
+
+static int is_float32(const task *t) { return t->source_bytes == 4; }
+
+/* Elements from `begin` on as float32: in place, or converted. To be given back. */
+static const float *take_floats(task *t, int64_t begin, int64_t n) {
+    const uint8_t *x = t->a->x.data + begin * t->source_bytes;
+    if (is_float32(t)) return (const float *)(const void *)x;
+    uint8_t *slot = cbq_scratch_take(&t->scratch);
+    t->a->level->kernels->to_float[t->a->source][CBQ_F32](x, slot, n);
+    return (const float *)(const void *)slot;
+}
+static void give_floats(task *t, const float *x) {
+    if (!is_float32(t)) cbq_scratch_give(&t->scratch, (uint8_t *)(uintptr_t)x);
+}
+
+static void look_at_range(void *context, int64_t begin, int64_t end) {
+    task *t = context;
+    int64_t first = begin * t->unit, n = (end - begin) * t->unit;
+    if (first > atomic_load_explicit(&t->nonfinite, memory_order_relaxed)) return;
+    const float *x = take_floats(t, first, n);
+    int64_t at = t->a->level->encoders->find_nonfinite(x, n);
+    give_floats(t, x);
+    if (at < 0) return;
+    int64_t best = atomic_load(&t->nonfinite);
+    while (first + at < best && !atomic_compare_exchange_weak(&t->nonfinite, &best, first + at)) {}
+}
+
+static void encode_range(void *context, int64_t begin, int64_t end) {
+    task *t = context;
+    const int64_t blocks_of_unit = t->unit / t->f->elements, n = (end - begin) * t->unit;
+    const float *x = take_floats(t, begin * t->unit, n);
+    cbq_encode_args e = {.x = x,
+                         .importance = (const float *)(const void *)t->a->importance.data,
+                         .n = (end - begin) * blocks_of_unit,
+                         .row_blocks = t->a->k / t->f->elements,
+                         .out = t->a->out.data + begin * blocks_of_unit * t->f->bytes};
+    if (t->encode(&e)) atomic_store(&t->out_of_memory, 1);
+    give_floats(t, x);
+}
+
+static cbq_code check(const cbq_quantize_args *a, cbq_status *st) {
+    const cbq_format *f = &cbq_formats[a->format];
+    if (!a->level->encoders->encode[a->format]) return cbq_fail(st, CBQ_BAD_VALUE, "fmt: %s has no encoder", f->name);
+    if (a->k % f->elements) return cbq_fail(st, CBQ_BAD_VALUE, "k=%lld is not a multiple of %d (%s)", (long long)a->k, f->elements, f->name);
+    if (cbq_check_rows("x", a->x.bytes, a->rows, a->k * cbq_formats[a->source].bytes, st)) return st->code;
+    if (cbq_check_rows("out", a->out.bytes, a->rows, a->k / f->elements * f->bytes, st)) return st->code;
+    if (a->importance.data && cbq_check_rows("imatrix", a->importance.bytes, 1, a->k * 4, st)) return st->code;
+    if (cbq_overlap(a->x, a->out)) return cbq_fail(st, CBQ_BAD_VALUE, "out: expected memory of its own, it overlaps x");
+    if (cbq_overlap(a->importance, a->out)) return cbq_fail(st, CBQ_BAD_VALUE, "out: expected memory of its own, it overlaps imatrix");
+    if (f->needs_imatrix && !a->importance.data) return cbq_fail(st, CBQ_BAD_VALUE, "imatrix: %s needs an importance matrix", f->name);
+    return CBQ_OK;
+}
+
+static cbq_code check_finite(task *t, int64_t units, int64_t grain, int threads, cbq_status *st) {
+    const cbq_quantize_args *a = t->a;
+    cbq_parallel(units, grain, threads, look_at_range, t);
+    int64_t at = atomic_load(&t->nonfinite);
+    if (at == a->rows * a->k) return CBQ_OK;
+    return cbq_fail(st, CBQ_BAD_VALUE, "x: expected finite numbers, got NaN or infinity (as float32) in row %lld, column %lld",
+                    (long long)(at / a->k), (long long)(at % a->k));
+}
+
+cbq_code cbq_quantize(const cbq_quantize_args *a, cbq_status *st) {
+    if (check(a, st)) return st->code;
+    if (a->rows == 0 || a->k == 0) return CBQ_OK;
+    const cbq_format *f = &cbq_formats[a->format];
+    task t = {.a = a, .f = f, .encode = a->level->encoders->encode[a->format], .source_bytes = cbq_formats[a->source].bytes};
+    t.unit = a->importance.data ? a->k : f->elements;
+    atomic_init(&t.nonfinite, a->rows * a->k);
+    const int64_t units = a->rows * a->k / t.unit, grain = t.unit < GRAIN ? GRAIN / t.unit : 1;
+    const int threads = a->rows * a->k < CBQ_QUANTIZE_MIN_PARALLEL ? 1 : cbq_resolve_threads(a->threads);
+    const cbq_encode_args nothing = {.importance = (const float *)(const void *)a->importance.data};
+    if (t.encode(&nothing)) return cbq_fail(st, CBQ_NO_MEMORY, "no memory for the tables of %s", f->name);
+    if (!is_float32(&t) && cbq_scratch_open(&t.scratch, cbq_most_pieces(units, grain, threads), grain * t.unit * 4, st)) goto done;
+    if (!a->allow_nonfinite && check_finite(&t, units, grain, threads, st)) goto done;
+    cbq_parallel(units, grain, threads, encode_range, &t);
+    if (atomic_load(&t.out_of_memory)) cbq_fail(st, CBQ_NO_MEMORY, "no memory to encode %s", f->name);
+done:
+    if (!is_float32(&t)) cbq_scratch_close(&t.scratch);
+    return st->code;
+}
