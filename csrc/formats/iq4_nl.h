@@ -3,9 +3,14 @@
      2  qs  16 bytes: low nibbles are elements 0..15, high nibbles 16..31
    y = d * C[q], C the codebook of shared/iq4_values.h */
 #include "shared/iq4_values.h"
+#include "shared/nibbles.h"
 typedef struct { uint8_t d[2], qs[16]; } cbq_iq4_nl_block;
 
 CBQ_FN W cbq_iq4_nl_codes(const cbq_iq4_nl_block *b, uint32_t r, uint32_t o) { (void)r; return w_nib16(b->qs, o, 2); }
 CBQ_FN float cbq_iq4_nl_d(const cbq_iq4_nl_block *b) { return w_f16(b->d); }
+CBQ_FN void cbq_iq4_nl_pack(cbq_iq4_nl_block *b, const uint8_t codes[32], uint16_t d) {
+    memcpy(b->d, &d, 2);
+    cbq_pack_nibbles(b->qs, codes, 16);
+}
 
 #define CBQ_FORMAT_iq4_nl(BLOCK, PLAIN) BLOCK(iq4_nl, 20, 32, 18, 32, TABLE(cbq_iq4_values, 1, 8), ONE, NOMIN, 0, "codebook of 16, one scale")

@@ -5,6 +5,7 @@
      8  qs        128 bytes, 16 a group: low nibbles are its elements 0..15, high nibbles 16..31
    y = (d * (s - 32)) * C[q], C the codebook of shared/iq4_values.h */
 #include "shared/iq4_values.h"
+#include "shared/nibbles.h"
 typedef struct { uint8_t d[2], scales_h[2], scales_l[4], qs[128]; } cbq_iq4_xs_block;
 
 CBQ_FN W cbq_iq4_xs_codes(const cbq_iq4_xs_block *b, uint32_t r, uint32_t o) { return w_nib16(b->qs + 16 * r, o, 8); }
@@ -13,6 +14,16 @@ CBQ_FN uint32_t cbq_iq4_xs_s4(const cbq_iq4_xs_block *b, uint32_t k) {
     uint32_t low = cbq_spread_nibbles(cbq_u16(b->scales_l + 2 * k, 2));
     uint32_t high = cbq_spread_pairs(b->scales_h[k]);
     return cbq_sub4(low | high << 4, CBQ_B(32));
+}
+/* scales: 0..63, as they are stored */
+CBQ_FN void cbq_iq4_xs_pack(cbq_iq4_xs_block *b, const uint8_t codes[256], const uint8_t scales[8], uint16_t d) {
+    memcpy(b->d, &d, 2);
+    for (int g = 0; g < 8; g += 2) b->scales_l[g / 2] = (uint8_t)((scales[g] & 15) | scales[g + 1] << 4);
+    for (int half = 0; half < 2; half++) {
+        const uint8_t *s = scales + 4 * half;
+        b->scales_h[half] = (uint8_t)(s[0] >> 4 | s[1] >> 4 << 2 | s[2] >> 4 << 4 | s[3] >> 4 << 6);
+    }
+    for (int g = 0; g < 8; g++) cbq_pack_nibbles(b->qs + 16 * g, codes + 32 * g, 16);
 }
 
 #define CBQ_FORMAT_iq4_xs(BLOCK, PLAIN) BLOCK(iq4_xs, 23, 256, 136, 32, TABLE(cbq_iq4_values, 1, 8), GROUPS, NOMIN, 0, "codebook of 16, 6-bit scales of 32")

@@ -37,6 +37,7 @@ CBQ_FN I i_shl(I a, int n) { return _mm256_slli_epi32(a, n); }
 CBQ_FN I i_shr(I a, int n) { return _mm256_srli_epi32(a, n); }
 CBQ_FN M m_ieq(I a, I b) { return _mm256_castsi256_ps(_mm256_cmpeq_epi32(a, b)); }
 CBQ_FN I i_select(M m, I yes, I no) { return _mm256_blendv_epi8(no, yes, _mm256_castps_si256(m)); }
+CBQ_FN I i_where(M m, I a) { return _mm256_and_si256(_mm256_castps_si256(m), a); }
 CBQ_FN I i_min(I a, I b) { return _mm256_min_epi32(a, b); }
 CBQ_FN I i_max(I a, I b) { return _mm256_max_epi32(a, b); }
 CBQ_FN void i_st(int32_t *to, I a) { _mm256_storeu_si256((__m256i *)(void *)to, a); }

@@ -34,6 +34,7 @@ CBQ_FN I i_shl(I a, int n) { return _mm512_slli_epi32(a, (unsigned)n); }
 CBQ_FN I i_shr(I a, int n) { return _mm512_srli_epi32(a, (unsigned)n); }
 CBQ_FN M m_ieq(I a, I b) { return _mm512_cmpeq_epi32_mask(a, b); }
 CBQ_FN I i_select(M m, I yes, I no) { return _mm512_mask_blend_epi32(m, no, yes); }
+CBQ_FN I i_where(M m, I a) { return _mm512_maskz_mov_epi32(m, a); }
 CBQ_FN I i_min(I a, I b) { return _mm512_min_epi32(a, b); }
 CBQ_FN I i_max(I a, I b) { return _mm512_max_epi32(a, b); }
 CBQ_FN void i_st(int32_t *to, I a) { _mm512_storeu_si512((void *)to, a); }

@@ -45,6 +45,7 @@ CBQ_FN I i_shl(I a, int n) { return vshlq_s32(a, vdupq_n_s32(n)); }
 CBQ_FN I i_shr(I a, int n) { return vreinterpretq_s32_u32(vshlq_u32(vreinterpretq_u32_s32(a), vdupq_n_s32(-n))); }
 CBQ_FN M m_ieq(I a, I b) { return vceqq_s32(a, b); }
 CBQ_FN I i_select(M m, I yes, I no) { return vbslq_s32(m, yes, no); }
+CBQ_FN I i_where(M m, I a) { return vandq_s32(vreinterpretq_s32_u32(m), a); }
 CBQ_FN I i_min(I a, I b) { return vminq_s32(a, b); }
 CBQ_FN I i_max(I a, I b) { return vmaxq_s32(a, b); }
 CBQ_FN void i_st(int32_t *to, I a) { vst1q_s32(to, a); }

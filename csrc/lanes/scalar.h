@@ -38,6 +38,7 @@ CBQ_FN I i_shl(I a, int n) { return a << n; }
 CBQ_FN I i_shr(I a, int n) { return (I)((uint32_t __attribute__((vector_size(16))))a >> n); }
 CBQ_FN M m_ieq(I a, I b) { return a == b; }
 CBQ_FN I i_select(M m, I yes, I no) { return (m & yes) | (~m & no); }
+CBQ_FN I i_where(M m, I a) { return m & a; }
 CBQ_FN I i_min(I a, I b) { return i_select(a < b, a, b); }
 CBQ_FN I i_max(I a, I b) { return i_select(a > b, a, b); }
 CBQ_FN void i_st(int32_t *to, I a) { memcpy(to, &a, 16); }
