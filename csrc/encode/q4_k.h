@@ -1,6 +1,6 @@
 /* q4_k */
 #pragma once
-#include "shared/min_blocks.h"
+#include "shared/k_scales_read.h"
 
 CBQ_FN void q4_k_tile_as(const cbq_encode_tile *t, int weighted) {
     const cbq_min_format f = {.size = 32, .most = 15, .most_scale = 63, .plain = {-1.0f, 0.1f, 20, 0}, .weighted = {-0.9f, 0.05f, 36, 0}, .sigma_factor = 2};

@@ -23,4 +23,18 @@ CBQ_FN uint32_t cbq_iq1_m_s4(const cbq_iq1_m_block *b, uint32_t k) {
     return 2 * cbq_spread_octals(cbq_u16(b->scales + 2 * k, 2)) + CBQ_B(1);
 }
 
+/* minus: the sign of delta of each row. */
+CBQ_FN void cbq_iq1_m_pack(cbq_iq1_m_block *b, const uint16_t rows[32], const uint8_t minus[32], const uint8_t scales[16], uint16_t d) {
+    for (int e = 0; e < 32; e++) b->qs[e] = (uint8_t)rows[e];
+    for (int g = 0; g < 16; g++) {
+        const int low = rows[2 * g] >> 8 | minus[2 * g] << 3, high = rows[2 * g + 1] >> 8 | minus[2 * g + 1] << 3;
+        b->qh[g] = (uint8_t)(low | high << 4);
+    }
+    for (int i = 0; i < 4; i++) {
+        const uint8_t *four = scales + 4 * i;
+        uint16_t s = (uint16_t)(four[0] | four[1] << 3 | four[2] << 6 | four[3] << 9 | (d >> 4 * i & 15) << 12);
+        memcpy(b->scales + 2 * i, &s, 2);
+    }
+}
+
 #define CBQ_FORMAT_iq1_m(BLOCK, PLAIN) BLOCK(iq1_m, 29, 256, 56, 16, SIGNED(5), GROUPS, NOMIN, 0, "ternary grid of 8 with delta, 3-bit scales of 16")

@@ -18,4 +18,17 @@ CBQ_FN uint32_t cbq_iq1_s_s4(const cbq_iq1_s_block *b, uint32_t k) {
     return 2 * s + CBQ_B(1);
 }
 
+/* minus: the sign of delta of each group. */
+CBQ_FN void cbq_iq1_s_pack(cbq_iq1_s_block *b, const uint16_t rows[32], const uint8_t minus[8], const uint8_t scales[8], uint16_t d) {
+    memcpy(b->d, &d, 2);
+    for (int g = 0; g < 8; g++) {
+        uint16_t h = (uint16_t)(scales[g] << 12 | minus[g] << 15);
+        for (int e = 0; e < 4; e++) {
+            b->qs[4 * g + e] = (uint8_t)rows[4 * g + e];
+            h |= (uint16_t)(rows[4 * g + e] >> 8 << 3 * e);
+        }
+        memcpy(b->qh + 2 * g, &h, 2);
+    }
+}
+
 #define CBQ_FORMAT_iq1_s(BLOCK, PLAIN) BLOCK(iq1_s, 19, 256, 50, 32, SIGNED(5), GROUPS, NOMIN, 1, "ternary grid of 8 with delta, 3-bit scales of 32")

@@ -18,4 +18,15 @@ CBQ_FN uint32_t cbq_iq2_s_s4(const cbq_iq2_s_block *b, uint32_t k) {
     return 2 * cbq_spread_nibbles(cbq_u16(b->scales + 2 * k, 2)) + CBQ_B(1);
 }
 
+CBQ_FN void cbq_iq2_s_pack(cbq_iq2_s_block *b, const uint16_t rows[32], const uint8_t signs[32], const uint8_t scales[16], uint16_t d) {
+    memcpy(b->d, &d, 2);
+    memcpy(b->signs, signs, 32);
+    for (int e = 0; e < 32; e++) b->qs[e] = (uint8_t)rows[e];
+    for (int i = 0; i < 8; i++) {
+        const uint16_t *four = rows + 4 * i;
+        b->qh[i] = (uint8_t)(four[0] >> 8 | four[1] >> 8 << 2 | four[2] >> 8 << 4 | four[3] >> 8 << 6);
+        b->scales[i] = (uint8_t)(scales[2 * i] | scales[2 * i + 1] << 4);
+    }
+}
+
 #define CBQ_FORMAT_iq2_s(BLOCK, PLAIN) BLOCK(iq2_s, 22, 256, 82, 16, SIGNED(7), GROUPS, NOMIN, 0, "grid of 8 magnitudes, signs, 4-bit scales of 16")

@@ -17,4 +17,14 @@ CBQ_FN uint32_t cbq_iq2_xs_s4(const cbq_iq2_xs_block *b, uint32_t k) {
     return 2 * cbq_spread_nibbles(cbq_u16(b->scales + 2 * k, 2)) + CBQ_B(1);
 }
 
+/* Rows and signs of 8 elements each; the top sign is that of the others' parity and left out. */
+CBQ_FN void cbq_iq2_xs_pack(cbq_iq2_xs_block *b, const uint16_t rows[32], const uint8_t signs[32], const uint8_t scales[16], uint16_t d) {
+    memcpy(b->d, &d, 2);
+    for (int e = 0; e < 32; e++) {
+        uint16_t q = (uint16_t)(rows[e] | (signs[e] & 127) << 9);
+        memcpy(b->qs + 2 * e, &q, 2);
+    }
+    for (int i = 0; i < 8; i++) b->scales[i] = (uint8_t)(scales[2 * i] | scales[2 * i + 1] << 4);
+}
+
 #define CBQ_FORMAT_iq2_xs(BLOCK, PLAIN) BLOCK(iq2_xs, 17, 256, 74, 16, SIGNED(7), GROUPS, NOMIN, 1, "grid of 8 magnitudes, signs, 4-bit scales of 16")

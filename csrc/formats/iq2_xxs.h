@@ -17,4 +17,17 @@ CBQ_FN uint32_t cbq_iq2_xxs_s4(const cbq_iq2_xxs_block *b, uint32_t k) {
     return 2 * s + CBQ_B(1);
 }
 
+/* Rows and signs of 8 elements each; the top sign is that of the others' parity and left out. */
+CBQ_FN void cbq_iq2_xxs_pack(cbq_iq2_xxs_block *b, const uint16_t rows[32], const uint8_t signs[32], const uint8_t scales[8], uint16_t d) {
+    memcpy(b->d, &d, 2);
+    for (int g = 0; g < 8; g++) {
+        uint32_t w = (uint32_t)scales[g] << 28;
+        for (int e = 0; e < 4; e++) {
+            b->q[8 * g + e] = (uint8_t)rows[4 * g + e];
+            w |= (signs[4 * g + e] & 127u) << 7 * e;
+        }
+        memcpy(b->q + 8 * g + 4, &w, 4);
+    }
+}
+
 #define CBQ_FORMAT_iq2_xxs(BLOCK, PLAIN) BLOCK(iq2_xxs, 16, 256, 66, 32, SIGNED(7), GROUPS, NOMIN, 1, "grid of 8 magnitudes, signs, 4-bit scales of 32")

@@ -1,14 +1,10 @@
-/* q4_k and q5_k: eight groups of 32 under 6-bit scales and minimums. */
+/* q4_1 and q5_1 with an importance matrix: a scale and a minimum for each block. */
 #pragma once
 #include "min_groups.h"
+#include "weighted_rows.h"
 
-/* The scales as a decoder will read them from the twelve bytes: larger ones than 63 spill over there, as in the reference. */
-CBQ_FN void read_k_scales(const cbq_min_scales *scales, uint8_t s[8], uint8_t m[8]) {
-    uint8_t packed[12];
-    cbq_k_pack_scales(packed, scales->s, scales->m);
-    for (uint32_t half = 0; half < 2; half++) {
-        uint32_t s4 = cbq_k_scale4(packed, half), m4 = cbq_k_min4(packed, half);
-        memcpy(s + 4 * half, &s4, 4);
-        memcpy(m + 4 * half, &m4, 4);
-    }
+CBQ_FN void fit_weighted_blocks(const cbq_encode_tile *t, float most, cbq_min_fit *fit) {
+    float x[32 * CBQ_PAIR] __attribute__((aligned(64))), w[32 * CBQ_PAIR] __attribute__((aligned(64)));
+    weighted_lanes(t, x, w);
+    min_search(x, w, 32, most, (cbq_min_plan){-0.9f, 0.05f, 36, 0}, fit);
 }
