@@ -20,13 +20,14 @@ CBQ_FN uint8_t mxfp4_scale(float largest) {
 
 static int encode_mxfp4(const cbq_encode_args *a) {
     uint8_t codes[32];
-    F values[8];
     for (int64_t b = 0; b < a->n; b++) {
         const float *x = a->x + 32 * b;
         cbq_mxfp4_block *block = (cbq_mxfp4_block *)(a->out + 17 * b);
         block->x[0] = mxfp4_scale(largest_magnitude(x, 32));
-        e2m1_values(cbq_mxfp4_d(block), values);
-        for (int i = 0; i < 32; i += CBQ_LANES) i_st_u8(codes + i, e2m1_codes(f_ld(x + i), values));
+        cbq_midpoints midpoints = e2m1_midpoints(cbq_mxfp4_d(block));
+        I code[CBQ_OF_32];
+        for (int i = 0; i < CBQ_OF_32; i++) code[i] = e2m1_codes(f_ld(x + i * CBQ_LANES), midpoints);
+        i_st_32_u8(codes, code);
         cbq_mxfp4_pack(block, codes, block->x[0]);
     }
     return 0;

@@ -18,19 +18,25 @@ CBQ_FN uint8_t nvfp4_scale(float scale) {
     return exponent >= 15 || code >= 0x78 ? 0x7e : (uint8_t)code;
 }
 
+CBQ_FN void nvfp4_group(const float *x, float largest, float scale, uint8_t codes[16]) {
+    if (!(scale > 0 && largest < 1024 * scale)) {
+        for (int i = 0; i < 16; i++) codes[i] = e2m1_scan(x[i], scale);
+        return;
+    }
+    cbq_midpoints midpoints = e2m1_midpoints(scale);
+    for (int i = 0; i < 16; i += CBQ_LANES) i_st_u8(codes + i, e2m1_codes(f_ld(x + i), midpoints));
+}
+
 static int encode_nvfp4(const cbq_encode_args *a) {
-    uint8_t codes[64];
-    F values[8];
+    uint8_t codes[64], scales[4];
     for (int64_t b = 0; b < a->n; b++) {
         cbq_nvfp4_block *block = (cbq_nvfp4_block *)(a->out + 36 * b);
         for (uint32_t g = 0; g < 4; g++) {
             const float *x = a->x + 64 * b + 16 * g;
-            block->x[g] = nvfp4_scale(largest_magnitude(x, 16) / 6.0f);
-            e2m1_values(cbq_nvfp4_s(block, g), values);
-            for (int i = 0; i < 16; i += CBQ_LANES) i_st_u8(codes + 16 * g + i, e2m1_codes(f_ld(x + i), values));
+            float largest = largest_magnitude(x, 16);
+            scales[g] = block->x[g] = nvfp4_scale(largest / 6.0f);
+            nvfp4_group(x, largest, cbq_nvfp4_s(block, g), codes + 16 * g);
         }
-        uint8_t scales[4];
-        memcpy(scales, block->x, 4);
         cbq_nvfp4_pack(block, codes, scales);
     }
     return 0;

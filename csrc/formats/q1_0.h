@@ -8,14 +8,9 @@ CBQ_FN W cbq_q1_0_codes(const cbq_q1_0_block *b, uint32_t r, uint32_t o) {
     return w_addall(w_bit(cbq_u32(b->qs + 4 * r, 2), o) << 1, -1);
 }
 CBQ_FN float cbq_q1_0_d(const cbq_q1_0_block *b) { return w_f16(b->d); }
-/* Codes are 1 for +, 0 for -. */
-CBQ_FN void cbq_q1_0_pack(cbq_q1_0_block *b, const uint8_t codes[128], uint16_t d) {
+CBQ_FN void cbq_q1_0_pack(cbq_q1_0_block *b, const uint32_t positive[4], uint16_t d) {
     memcpy(b->d, &d, 2);
-    for (int i = 0; i < 16; i++) {
-        uint32_t bits = 0;
-        for (int k = 0; k < 8; k++) bits |= (uint32_t)codes[8 * i + k] << k;
-        b->qs[i] = (uint8_t)bits;
-    }
+    memcpy(b->qs, positive, 16);
 }
 
 #define CBQ_FORMAT_q1_0(BLOCK, PLAIN) BLOCK(q1_0, 41, 128, 18, 128, SIGNED(2), ONE, NOMIN, 0, "signs, one scale")

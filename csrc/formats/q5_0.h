@@ -4,7 +4,6 @@
      6  qs  16 bytes: low nibbles are elements 0..15, high nibbles 16..31
    y = d * (q - 16) */
 #include "shared/nibbles.h"
-#include "shared/fifth_bits.h"
 typedef struct { uint8_t d[2], qh[4], qs[16]; } cbq_q5_0_block;
 
 CBQ_FN W cbq_q5_0_codes(const cbq_q5_0_block *b, uint32_t r, uint32_t o) {
@@ -12,9 +11,9 @@ CBQ_FN W cbq_q5_0_codes(const cbq_q5_0_block *b, uint32_t r, uint32_t o) {
     return w_with_bit(w_nib16(b->qs, o, 2), cbq_u32(b->qh, 2), o, 4);
 }
 CBQ_FN float cbq_q5_0_d(const cbq_q5_0_block *b) { return w_f16(b->d); }
-CBQ_FN void cbq_q5_0_pack(cbq_q5_0_block *b, const uint8_t codes[32], uint16_t d) {
+CBQ_FN void cbq_q5_0_pack(cbq_q5_0_block *b, const uint8_t codes[32], uint32_t fifth, uint16_t d) {
     memcpy(b->d, &d, 2);
-    cbq_pack_fifth_bits(b->qh, codes);
+    memcpy(b->qh, &fifth, 4);
     cbq_pack_nibbles(b->qs, codes, 16);
 }
 

@@ -5,7 +5,6 @@
      8  qs  16 bytes: low nibbles are elements 0..15, high nibbles 16..31
    y = d * q + m, which is d * q - dmin for dmin = -m */
 #include "shared/nibbles.h"
-#include "shared/fifth_bits.h"
 typedef struct { uint8_t d[2], m[2], qh[4], qs[16]; } cbq_q5_1_block;
 
 CBQ_FN W cbq_q5_1_codes(const cbq_q5_1_block *b, uint32_t r, uint32_t o) {
@@ -14,10 +13,10 @@ CBQ_FN W cbq_q5_1_codes(const cbq_q5_1_block *b, uint32_t r, uint32_t o) {
 }
 CBQ_FN float cbq_q5_1_d(const cbq_q5_1_block *b) { return w_f16_of2(b->d, 0); }
 CBQ_FN float cbq_q5_1_dmin(const cbq_q5_1_block *b) { return -w_f16_of2(b->d, 1); }
-CBQ_FN void cbq_q5_1_pack(cbq_q5_1_block *b, const uint8_t codes[32], uint16_t d, uint16_t m) {
+CBQ_FN void cbq_q5_1_pack(cbq_q5_1_block *b, const uint8_t codes[32], uint32_t fifth, uint16_t d, uint16_t m) {
     memcpy(b->d, &d, 2);
     memcpy(b->m, &m, 2);
-    cbq_pack_fifth_bits(b->qh, codes);
+    memcpy(b->qh, &fifth, 4);
     cbq_pack_nibbles(b->qs, codes, 16);
 }
 

@@ -47,6 +47,15 @@ CBQ_FN void i_st_u8(uint8_t *to, I a) {
     __m256i four = _mm256_shuffle_epi8(a, lowest);
     _mm_storel_epi64((__m128i *)(void *)to, _mm_unpacklo_epi32(_mm256_castsi256_si128(four), _mm256_extracti128_si256(four, 1)));
 }
+CBQ_FN void i_st_32_u8(uint8_t *to, const I a[4]) {
+    const __m256i byte = _mm256_set1_epi32(255), order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
+    __m256i low = _mm256_packus_epi32(_mm256_and_si256(a[0], byte), _mm256_and_si256(a[1], byte));
+    __m256i high = _mm256_packus_epi32(_mm256_and_si256(a[2], byte), _mm256_and_si256(a[3], byte));
+    _mm256_storeu_si256((__m256i *)(void *)to, _mm256_permutevar8x32_epi32(_mm256_packus_epi16(low, high), order));
+}
+CBQ_FN uint32_t u8_bits(const uint8_t *p, int bit) {
+    return (uint32_t)_mm256_movemask_epi8(_mm256_slli_epi16(_mm256_loadu_si256((const __m256i *)(const void *)p), 7 - bit));
+}
 CBQ_FN I i_ld_u16(const uint16_t *p) { return _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)(const void *)p)); }
 
 typedef struct { __m256 low, high; } T;

@@ -3,6 +3,7 @@
 
 CBQ_FN F f_zero(void) { return f_set1(0.0f); }
 CBQ_FN F f_ld(const float *p) { return f_ld_f32((const uint8_t *)p); }
+enum { CBQ_OF_32 = 32 / CBQ_LANES }; /* vectors that 32 elements fill */
 CBQ_FN int m_any(M m) { return m_bits(m) != 0; }
 
 /* The reference rounds by adding 1.5 * 2^23, which leaves the integer in the mantissa: ties go to even, and beyond 2^22 the

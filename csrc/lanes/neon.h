@@ -56,6 +56,19 @@ CBQ_FN void i_st_u8(uint8_t *to, I a) {
     uint32_t four = vget_lane_u32(vreinterpret_u32_u8(bytes), 0);
     memcpy(to, &four, 4);
 }
+CBQ_FN void i_st_32_u8(uint8_t *to, const I a[8]) {
+    for (int i = 0; i < 2; i++, a += 4) {
+        uint16x8_t low = vcombine_u16(vmovn_u32(vreinterpretq_u32_s32(a[0])), vmovn_u32(vreinterpretq_u32_s32(a[1])));
+        uint16x8_t high = vcombine_u16(vmovn_u32(vreinterpretq_u32_s32(a[2])), vmovn_u32(vreinterpretq_u32_s32(a[3])));
+        vst1q_u8(to + 16 * i, vcombine_u8(vmovn_u16(low), vmovn_u16(high)));
+    }
+}
+CBQ_FN uint32_t u8_bits(const uint8_t *p, int bit) {
+    const uint8x8_t place = {1, 2, 4, 8, 16, 32, 64, 128};
+    uint32_t bits = 0;
+    for (int i = 0; i < 4; i++) bits |= (uint32_t)vaddv_u8(vand_u8(vtst_u8(vld1_u8(p + 8 * i), vdup_n_u8((uint8_t)(1 << bit))), place)) << 8 * i;
+    return bits;
+}
 CBQ_FN I i_ld_u16(const uint16_t *p) { return vreinterpretq_s32_u32(vmovl_u16(vreinterpret_u16_u8(vld1_u8((const uint8_t *)p)))); }
 
 typedef struct { float at[16]; } T;

@@ -44,6 +44,16 @@ CBQ_FN I i_max(I a, I b) { return i_select(a > b, a, b); }
 CBQ_FN void i_st(int32_t *to, I a) { memcpy(to, &a, 16); }
 CBQ_FN I i_ld(const int32_t *p) { I a; memcpy(&a, p, 16); return a; }
 CBQ_FN void i_st_u8(uint8_t *to, I a) { for (int i = 0; i < 4; i++) to[i] = (uint8_t)a[i]; }
+CBQ_FN void i_st_32_u8(uint8_t *to, const I a[8]) { for (int i = 0; i < 8; i++) i_st_u8(to + 4 * i, a[i]); }
+CBQ_FN uint32_t u8_bits(const uint8_t *p, int bit) {
+    uint32_t bits = 0;
+    for (int i = 0; i < 4; i++) { /* the product has the bit of byte k at 56 + k, and no two of its terms meet */
+        uint64_t v;
+        memcpy(&v, p + 8 * i, 8);
+        bits |= (uint32_t)((v >> bit & 0x0101010101010101u) * 0x0102040810204080u >> 56) << 8 * i;
+    }
+    return bits;
+}
 CBQ_FN I i_ld_u16(const uint16_t *p) { return (I){p[0], p[1], p[2], p[3]}; }
 
 typedef struct { float at[16]; } T;

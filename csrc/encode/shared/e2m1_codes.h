@@ -2,23 +2,35 @@
    whose distance from x is least. */
 #pragma once
 
-/* `values` are the magnitudes of codes 0..7 times the scale, exact. Code 8 (-0) has the distance of code 0 and never wins;
-   x >= 0 (either zero) never prefers a negative value, and x < 0 has |v - x| of the magnitudes at |x|. So the magnitudes
-   decide, in order, and the sign goes along but for code 0. */
-CBQ_FN I e2m1_codes(F x, const F values[8]) {
-    F magnitude = f_abs(x), best = f_abs(f_sub(values[0], magnitude));
+/* That is: a magnitude's code is the number of midpoints below |x|, and the sign goes along but for code 0. Code 8 (-0) has the
+   distance of code 0 and never wins, and values of the other sign are further off. Distances from the two neighbours of x are
+   exact (neighbours differ by a factor of two at most, and the one from 0 is |x| itself), so they compare as x and the
+   midpoint do (as long as |x| is not so large beside the scale that its last bit hides the values); on a midpoint the lower code came first. Midpoints are products of a scale of at most four bits and three
+   bits: exact. */
+typedef struct { F at[7]; } cbq_midpoints;
+
+CBQ_FN cbq_midpoints e2m1_midpoints(float scale) {
+    cbq_midpoints m;
+    CBQ_UNROLL_ALL
+    for (int i = 0; i < 7; i++) m.at[i] = f_set1((cbq_e2m1_values[i] + cbq_e2m1_values[i + 1]) / 2 * scale);
+    return m;
+}
+CBQ_FN I e2m1_codes(F x, cbq_midpoints m) {
+    F magnitude = f_abs(x);
     I code = i_set1(0);
     CBQ_UNROLL_ALL
-    for (int i = 1; i < 8; i++) {
-        F distance = f_abs(f_sub(values[i], magnitude));
-        M less = m_lt(distance, best);
-        best = f_select(less, distance, best);
-        code = i_select(less, i_set1(i), code);
-    }
+    for (int i = 0; i < 7; i++) code = i_add(code, i_where(m_lt(m.at[i], magnitude), i_set1(1)));
     M negative = m_andnot(m_lt(x, f_zero()), m_ieq(code, i_set1(0)));
-    return i_or(code, i_select(negative, i_set1(8), i_set1(0)));
+    return i_or(code, i_where(negative, i_set1(8)));
 }
-CBQ_FN void e2m1_values(float scale, F values[8]) {
-    CBQ_UNROLL_ALL
-    for (int i = 0; i < 8; i++) values[i] = f_mul(f_set1(cbq_e2m1_values[i]), f_set1(scale));
+
+/* The scan itself, for scales that are 0 or lost beside x. */
+CBQ_FN uint8_t e2m1_scan(float x, float scale) {
+    float best = __builtin_fabsf(cbq_e2m1_values[0] * scale - x);
+    uint8_t code = 0;
+    for (uint8_t i = 1; i < 16; i++) {
+        float distance = __builtin_fabsf(cbq_e2m1_values[i] * scale - x);
+        if (distance < best) best = distance, code = i;
+    }
+    return code;
 }

@@ -7,13 +7,11 @@ CBQ_FN float largest_magnitude(const float *x, int n) {
     for (int i = 0; i < n; i += CBQ_LANES) largest = f_max(f_abs(f_ld(x + i)), largest);
     return f_largest(largest);
 }
-/* With its sign: the first one where several have it. */
-CBQ_FN float signed_largest(const float *x, int n) {
-    float largest = largest_magnitude(x, n);
-    for (int i = 0; i < n; i += CBQ_LANES) {
-        uint32_t at = m_bits(m_eq(f_abs(f_ld(x + i)), f_set1(largest)));
-        if (at) return x[i + __builtin_ctz(at)];
-    }
-    return 0.0f;
+/* Of 32 elements the one of largest magnitude, with its sign: the first one where several have it. */
+CBQ_FN float signed_largest(const float *x) {
+    F largest = f_set1(largest_magnitude(x, 32));
+    uint32_t at = 0;
+    for (int i = 0; i < 32; i += CBQ_LANES) at |= m_bits(m_eq(f_abs(f_ld(x + i)), largest)) << i;
+    return at ? x[__builtin_ctz(at)] : 0.0f;
 }
 CBQ_FN float inverse_or_zero(float d) { return d != 0 ? 1.0f / d : 0.0f; }

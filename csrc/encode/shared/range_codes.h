@@ -2,14 +2,12 @@
 #pragma once
 #include "largest.h"
 
-/* The least and the largest of 32 elements. Where zeros of both signs compete, the first in order wins, as it does in the
-   reference: a minimum of -0.0 and one of 0.0 are different bytes. */
-CBQ_FN float first_extreme(const float *x, float extreme) {
-    for (int i = 0; i < 32; i += CBQ_LANES) {
-        uint32_t at = m_bits(m_eq(f_ld(x + i), f_set1(extreme)));
-        if (at) return x[i + __builtin_ctz(at)];
-    }
-    return extreme;
+/* The first zero of 32 elements, with its sign: where zeros of both compete for the minimum, the reference takes the first, and
+   -0.0 and 0.0 are different bytes. */
+CBQ_FN float first_zero(const float *x) {
+    for (int i = 0; i < 32; i++)
+        if (x[i] == 0) return x[i];
+    return 0.0f;
 }
 
 typedef struct { float d, min; } cbq_range;
@@ -20,11 +18,13 @@ CBQ_FN cbq_range range_codes(const float *x, int most, uint8_t codes[32]) {
         low = f_min(f_ld(x + i), low);
         high = f_max(f_ld(x + i), high);
     }
-    float min = first_extreme(x, f_smallest(low)), d = (f_largest(high) - min) / (float)most;
+    float min = f_smallest(low);
+    if (min == 0) min = first_zero(x);
+    float d = (f_largest(high) - min) / (float)most;
     F inverse = f_set1(inverse_or_zero(d)), least = f_set1(min), half = f_set1(0.5f);
-    for (int i = 0; i < 32; i += CBQ_LANES) {
-        I code = f_to_i(f_add(f_mul(f_sub(f_ld(x + i), least), inverse), half));
-        i_st_u8(codes + i, i_min(i_set1(most), code));
-    }
+    I code[CBQ_OF_32];
+    for (int i = 0; i < CBQ_OF_32; i++)
+        code[i] = i_min(i_set1(most), f_to_i(f_add(f_mul(f_sub(f_ld(x + i * CBQ_LANES), least), inverse), half)));
+    i_st_32_u8(codes, code);
     return (cbq_range){d, min};
 }

@@ -5,11 +5,11 @@
 
 /* Codes of 32 elements from 0 to 2 half - 1, and the scale. */
 CBQ_FN float signed_codes(const float *x, int half, uint8_t codes[32]) {
-    float d = signed_largest(x, 32) / (float)-half;
+    float d = signed_largest(x) / (float)-half;
     F inverse = f_set1(inverse_or_zero(d)), middle = f_set1((float)half + 0.5f);
-    for (int i = 0; i < 32; i += CBQ_LANES) {
-        I code = f_to_i(f_add(f_mul(f_ld(x + i), inverse), middle));
-        i_st_u8(codes + i, i_min(i_set1(2 * half - 1), code));
-    }
+    I code[CBQ_OF_32];
+    for (int i = 0; i < CBQ_OF_32; i++)
+        code[i] = i_min(i_set1(2 * half - 1), f_to_i(f_add(f_mul(f_ld(x + i * CBQ_LANES), inverse), middle)));
+    i_st_32_u8(codes, code);
     return d;
 }
