@@ -53,6 +53,8 @@ $(STAMP)-demo: $(STAMP)
 
 $(STAMP)-test: $(STAMP) $(STAMP)-demo
 	$(PY) -m pip install -q --group test
+	$(PY) -m pip install -q --only-binary :all: --group test-convert || \
+		$(PY) -c "import sys; sys.exit(f'{sys.version_info.minor}{sys.abiflags}' != '13t')"
 	$(PY) -m pip install -q --no-deps pywhispercpp==1.5.1
 	touch $@
 

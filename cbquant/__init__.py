@@ -27,7 +27,7 @@ from cbquant._api import dequant, info, set_num_threads, validate
 from cbquant._formats import Format, formats
 
 if TYPE_CHECKING:
-    from cbquant import reference, testing
+    from cbquant import convert, reference, testing
     from cbquant._products import matmul, moe_matmul
     from cbquant._quantize import quantize
     from cbquant._rope import unpermute_rope
@@ -39,6 +39,7 @@ __version__ = "0.1.0"
 __all__ = [
     "Format",
     "QuantTensor",
+    "convert",
     "dequant",
     "formats",
     "info",
@@ -61,6 +62,7 @@ _LAZY = {
     "open": ("cbquant.files", "open"),
     "quantize": ("cbquant._quantize", "quantize"),
     "unpermute_rope": ("cbquant._rope", "unpermute_rope"),
+    "convert": ("cbquant.convert", None),
     "reference": ("cbquant.reference", None),
     "testing": ("cbquant.testing", None),
 }

@@ -89,7 +89,9 @@ def quantize(
     array, source = _as_rows(x, f)
     weights = _weights(imatrix, f, array.shape[-1])
     result = _out(out, (*array.shape[:-1], array.shape[-1] // f.elements * f.bytes))
-    if out is not None and (np.may_share_memory(array, out) or (weights is not None and np.may_share_memory(weights, out))):
+    if out is not None and (
+        np.may_share_memory(array, out) or (weights is not None and np.may_share_memory(weights, out))
+    ):
         raise ValueError("out: expected memory of its own, it overlaps x or imatrix")
     k = array.shape[-1]
     rows = array.size // k if k else 0
@@ -141,7 +143,9 @@ def _weights(imatrix: Any, f: Format, k: int) -> NDArray[np.float32] | None:
         raise ValueError(f"imatrix: expected finite numbers from 0 up, got {weights[wrong[0]]} at column {wrong[0]}")
     empty = np.flatnonzero(~weights.reshape(-1, f.elements).any(axis=1))
     if empty.size:
-        message = f"imatrix: all weights are zero over block {empty[0]} of each row ({f.name}), which says nothing about it"
+        message = (
+            f"imatrix: all weights are zero over block {empty[0]} of each row ({f.name}), which says nothing about it"
+        )
         warnings.warn(message, stacklevel=3)
     return weights
 

@@ -18,14 +18,20 @@ from cbquant._products import matmul
 _UNKNOWN = "unknown_"
 
 
-def unknown_name(tag: int) -> str:
-    """The format name of a tensor whose GGUF type tag cbquant does not know."""
+def unknown_name(tag: int | str) -> str:
+    """The format name of a tensor whose GGUF type tag, or dtype of safetensors, cbquant does not know."""
     return f"{_UNKNOWN}{tag}"
 
 
 def is_unknown(fmt: str) -> bool:
     """Whether `fmt` is a name that `unknown_name` made."""
     return fmt.startswith(_UNKNOWN)
+
+
+def unknown_kind(fmt: str) -> str:
+    """What the name that `unknown_name` made stands for: ``"GGUF type 99"``, ``"dtype F4"``."""
+    tag = fmt[len(_UNKNOWN) :]
+    return f"GGUF type {tag}" if tag.isdigit() else f"dtype {tag}"
 
 
 def plain_view(raw: NDArray[Any], fmt: str, shape: tuple[int, ...]) -> NDArray[Any] | None:
@@ -152,8 +158,8 @@ class QuantTensor:
 
     def _require_known(self, participle: str) -> None:
         if is_unknown(self._format):
-            tag = self._format[len(_UNKNOWN) :]
-            raise ValueError(f"tensor has GGUF type tag {tag}, which cbquant does not know: it cannot be {participle}")
+            kind = unknown_kind(self._format).replace("GGUF type", "GGUF type tag")
+            raise ValueError(f"tensor has {kind}, which cbquant does not know: it cannot be {participle}")
 
     def dequant(
         self, dtype: DTypeLike = "float32", out: NDArray[Any] | None = None, threads: int | None = None

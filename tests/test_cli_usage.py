@@ -47,7 +47,7 @@ def block_rich(monkeypatch):
         (["inspect", "{folder}"], "Is a directory"),
         (["inspect", "{model}", "more"], "unrecognized arguments: more"),
         (["inspect", "{model}", "--tens", "x"], "unrecognized arguments: --tens x"),
-        (["validate", "{text}"], "begins with b'GGUF', got b'text'"),
+        (["validate", "{text}"], "begins with b'GGUF', or one of safetensors or its index, got b'text'"),
         (["validate", "{cut}"], "end past the file"),
         (["validate", "{model}", "--threads", "0"], "expected a whole number from 1 up, got '0'"),
         (["validate", "{model}", "--threads", "9999"], "9999"),

@@ -220,6 +220,7 @@ def test_commands_of_readme_run(desk: Path, capsys: pytest.CaptureFixture[str]) 
     assert {command[0] for command in commands} == {
         "inspect",
         "dequant",
+        "quantize",
         "validate",
         "bench",
         "info",

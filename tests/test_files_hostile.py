@@ -176,7 +176,7 @@ def test_open_refuses_what_gguf_writes_big_endian(tmp_path):
 def test_open_refuses_what_is_no_model(tmp_path):
     for content, message in [(b"", "an empty file"), (b"GG", "b'GG'"), (b"PK\3\4zip", r"b'PK\\x03")]:
         (tmp_path / "x").write_bytes(content)
-        with pytest.raises(ValueError, match=f"x: expected a file that begins with b'GGUF', got {message}"):
+        with pytest.raises(ValueError, match=f"x: expected a file that begins with b'GGUF', .*, got {message}"):
             cbquant.open(tmp_path / "x")
     with pytest.raises(FileNotFoundError):
         cbquant.open(tmp_path / "absent")

@@ -16,12 +16,12 @@ from collections.abc import Sequence
 from inspect import cleandoc
 from types import ModuleType
 
-from cbquant.cli import bench, dequant, formats, info, inspect, validate
+from cbquant.cli import bench, dequant, formats, info, inspect, quantize, validate
 from cbquant.cli.arguments import CommandError, Parser, add_json
 from cbquant.cli.output import printable
 from cbquant.cli.process import Terminated, discard, streams, terminable
 
-_COMMANDS: tuple[ModuleType, ...] = (inspect, dequant, validate, bench, info, formats)
+_COMMANDS: tuple[ModuleType, ...] = (inspect, dequant, quantize, validate, bench, info, formats)
 
 _FINDINGS = "exit codes: 0 all well, 1 a finding (validate), 2 wrong usage or bad input"
 

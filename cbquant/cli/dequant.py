@@ -30,7 +30,7 @@ from cbquant import _arguments, _formats
 from cbquant.cli.arguments import CommandError, add_threads, block_format, shape
 from cbquant.cli.output import note, print_json, printable
 from cbquant.cli.progress import Advance, progress
-from cbquant.cli.tensors import choose, decode, integer_dtype, raw_bytes, slices
+from cbquant.cli.tensors import choose, decode, raw_bytes, slices
 from cbquant.cli.writers import (
     MAX_MEMBER_NAME,
     Array,
@@ -42,7 +42,8 @@ from cbquant.cli.writers import (
 )
 from cbquant.files import File, TensorInfo
 from cbquant.files._file import map_file
-from cbquant.tensor import is_unknown
+from cbquant.files._plain import format_of, whole_number_dtype
+from cbquant.tensor import is_unknown, unknown_kind
 
 #: Of a name that is too long this many characters are shown.
 _SHOWN_NAME = 300
@@ -50,7 +51,7 @@ _SHOWN_NAME = 300
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
-    parser.add_argument("file", metavar="FILE", nargs="?", help="a GGUF file")
+    parser.add_argument("file", metavar="FILE", nargs="?", help="a GGUF or safetensors file")
     parser.add_argument("names", metavar="TENSOR", nargs="*", help="names or shell patterns of tensors (default: all)")
     parser.add_argument("-o", "--output", metavar="OUT", type=Path, required=True, help="OUT.npz, OUT.npy or a folder")
     parser.add_argument(
@@ -107,7 +108,7 @@ def _raw_array(args: argparse.Namespace) -> Array:
 def _file_arrays(file: File, args: argparse.Namespace) -> list[Array]:
     tensors = choose(file, args.names)
     for tensor in filter(_is_unknown, tensors):
-        what = f"tensor {tensor.name!r} is of the unknown GGUF type {tensor.tag}"
+        what = f"tensor {tensor.name!r} is of the unknown {unknown_kind(tensor.format)}"
         if not args.skip_unknown:
             raise CommandError(f"{file.path}: {what} (--skip-unknown leaves such tensors out)")
         note(f"left out: {what}")
@@ -120,13 +121,13 @@ def _is_unknown(tensor: TensorInfo) -> bool:
 
 def _file_array(file: File, tensor: TensorInfo, args: argparse.Namespace) -> Array:
     raw = raw_bytes(file, tensor.name)
-    return _array(tensor.name, raw, _formats.get(tensor.format), tensor.shape, args)
+    return _array(tensor.name, raw, format_of(tensor.format), tensor.shape, args)
 
 
 def _array(
     name: str, raw: NDArray[np.uint8], fmt: _formats.Format, dims: tuple[int, ...], args: argparse.Namespace
 ) -> Array:
-    own = integer_dtype(fmt.name)
+    own = whole_number_dtype(fmt.name)
     if own is not None:
         return Array(name, fmt.name, dims, own, lambda: (piece.view(own) for piece in slices(raw, fmt)))
     dtype = np.dtype(np.uint16 if args.dtype == "bfloat16" else args.dtype)

@@ -1,7 +1,7 @@
 """List the tensors of a model file: name, shape, format, bits a weight and bytes.
 
 Shapes are NumPy's: the reverse of GGUF's dimensions. Any shard of a sharded
-model stands for all of it.
+model, or its index, stands for all of it.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 
 import cbquant
-from cbquant import _formats
 from cbquant.cli.output import Column, print_json, print_table, printable
 from cbquant.cli.tensors import choose
 from cbquant.files import File, TensorInfo
+from cbquant.files._plain import format_of
 from cbquant.tensor import is_unknown
 
 _COLUMNS = (
@@ -38,7 +38,7 @@ _VALUE_WIDTH = 300
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
-    parser.add_argument("file", metavar="FILE", help="a GGUF file")
+    parser.add_argument("file", metavar="FILE", help="a GGUF or safetensors file")
     parser.add_argument(
         "--tensors", metavar="GLOB", help="only tensors of this name or shell pattern, such as '*.attn_q.*'"
     )
@@ -66,7 +66,7 @@ def _bits_per_weight(tensors: Sequence[TensorInfo]) -> float | None:
     """The mean over the tensors of known formats, the one format's own for one tensor; None without any."""
     known = [tensor for tensor in tensors if not is_unknown(tensor.format)]
     if len(known) == 1:
-        return _formats.get(known[0].format).bits_per_weight
+        return format_of(known[0].format).bits_per_weight
     elements = _elements(known)
     return 8 * sum(tensor.nbytes for tensor in known) / elements if elements else None
 

@@ -43,6 +43,7 @@ def _has_rich() -> bool:
 def _line(title: str, total: int) -> Iterator[Advance]:
     """One line, written over and over, gone at the end."""
     done, last, width = 0, 0.0, 0
+    begin = time.monotonic()
 
     def advance(more: int, label: str) -> None:
         nonlocal done, last, width
@@ -52,7 +53,8 @@ def _line(title: str, total: int) -> Iterator[Advance]:
             return
         last = now
         room = shutil.get_terminal_size().columns - 1
-        text = f"{title} {100 * done // max(total, 1):3d} %  {printable(label, sys.stderr)}"[:room]
+        left = _time((now - begin) * (total - done) / done) if done else "-:--"
+        text = f"{title} {100 * done // max(total, 1):3d} %, {left} left  {printable(label, sys.stderr)}"[:room]
         sys.stderr.write("\r" + text.ljust(width))
         sys.stderr.flush()
         width = len(text)
@@ -62,6 +64,17 @@ def _line(title: str, total: int) -> Iterator[Advance]:
     finally:
         sys.stderr.write("\r" + " " * width + "\r" if width else "")
         sys.stderr.flush()
+
+
+def _time(seconds: float) -> str:
+    """Hours, minutes and seconds.
+
+    >>> _time(75.4), _time(3600)
+    ('1:15', '1:00:00')
+    """
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
 
 
 @contextmanager

@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 import cbquant
-from cbquant._buffer import PLAIN_DTYPES
 from cbquant._formats import Format
 from cbquant.cli.arguments import CommandError
 from cbquant.files import File, TensorInfo
@@ -46,16 +45,6 @@ def raw_bytes(file: File, name: str) -> NDArray[np.uint8]:
     tensor = file[name]
     array = tensor.raw if isinstance(tensor, cbquant.QuantTensor) else tensor
     return array.reshape(-1).view(np.uint8)
-
-
-def integer_dtype(fmt: str) -> np.dtype[Any] | None:
-    """The dtype of a plain type of whole numbers, None for the other formats.
-
-    >>> integer_dtype("i16"), integer_dtype("f16"), integer_dtype("q8_0")
-    (dtype('int16'), None, None)
-    """
-    name = PLAIN_DTYPES.get(fmt, "")
-    return np.dtype(name) if name.startswith("int") else None
 
 
 def slices(raw: NDArray[np.uint8], fmt: Format) -> Iterator[NDArray[np.uint8]]:

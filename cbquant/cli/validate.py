@@ -15,9 +15,10 @@ from cbquant import _formats
 from cbquant.cli.arguments import add_threads
 from cbquant.cli.output import Column, note, print_json, print_table, printable
 from cbquant.cli.progress import Advance, progress
-from cbquant.cli.tensors import integer_dtype, raw_bytes, slices
+from cbquant.cli.tensors import raw_bytes, slices
 from cbquant.files import File, TensorInfo
-from cbquant.tensor import is_unknown
+from cbquant.files._plain import whole_number_dtype
+from cbquant.tensor import is_unknown, unknown_kind
 
 #: Of each tensor the indices of this many bad blocks are listed.
 _LISTED = 8
@@ -43,7 +44,7 @@ class Result(NamedTuple):
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
-    parser.add_argument("file", metavar="FILE", help="a GGUF file")
+    parser.add_argument("file", metavar="FILE", help="a GGUF or safetensors file")
     add_threads(parser)
 
 
@@ -52,11 +53,11 @@ def run(args: argparse.Namespace) -> int:
     with cbquant.open(args.file) as file:
         tensors = file.infos.values()
         unknown = [tensor for tensor in tensors if is_unknown(tensor.format)]
-        checked = [t for t in tensors if not is_unknown(t.format) and integer_dtype(t.format) is None]
+        checked = [t for t in tensors if not is_unknown(t.format) and whole_number_dtype(t.format) is None]
         with progress("validating", sum(tensor.nbytes for tensor in checked)) as advance:
             results = [_check(file, tensor, args.threads, advance) for tensor in checked]
     for tensor in unknown:
-        note(f"not checked: tensor {tensor.name!r} is of the unknown GGUF type {tensor.tag}")
+        note(f"not checked: tensor {tensor.name!r} is of the unknown {unknown_kind(tensor.format)}")
     found = [result for result in results if result.bad]
     blocks = sum(result.blocks for result in results)
     if args.json:

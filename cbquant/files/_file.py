@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, final
 import numpy as np
 from numpy.typing import NDArray
 
+from cbquant.files import _plain
 from cbquant.files._text import quoted
 from cbquant.tensor import QuantTensor, is_unknown, plain_view
 
@@ -34,12 +35,13 @@ class TensorInfo(NamedTuple):
     shape : tuple of int
         Dimensions in elements, in NumPy's order.
     format : str
-        A name of `cbquant.formats` or ``"unknown_<tag>"``.
+        A name of `cbquant.formats`; ``"u8"``, ``"u16"``, ``"u32"``, ``"u64"`` or ``"bool"``, which only
+        safetensors has; else ``"unknown_<tag>"``, with the dtype in the tag's place for safetensors.
     tag : int
-        GGUF type number.
+        GGUF type number; -1 for a type that GGUF does not have.
     offset, nbytes : int
-        Where its bytes begin in the file `path`, and how many there are. Those of an unknown type reach to
-        the next tensor or the end of the file, padding included: its own length is not known.
+        Where its bytes begin in the file `path`, and how many there are. Those of a type that is unknown to
+        GGUF reach to the next tensor or the end of the file, padding included: its own length is not known.
     path : Path
         The file, one of the shards of a sharded model.
     """
@@ -74,7 +76,9 @@ def map_file(path: Path) -> NDArray[np.uint8]:
 def _tensor(data: NDArray[np.uint8], info: TensorInfo) -> NDArray[Any] | QuantTensor:
     if is_unknown(info.format):
         return QuantTensor._wrap(data, info.format, info.shape)
-    array = plain_view(data, info.format, info.shape)
+    array = _plain.view(data, info.format, info.shape)
+    if array is None:
+        array = plain_view(data, info.format, info.shape)
     return QuantTensor(data, info.format, info.shape) if array is None else array
 
 
@@ -93,7 +97,7 @@ class File(Mapping[str, "np.ndarray | QuantTensor"]):
     paths : tuple of Path
         All the files of the model: the shards in their order.
     metadata : Mapping
-        Key-value pairs, those of the first shard: see `Metadata`.
+        Key-value pairs, those of the first shard: see `Metadata`; strings in the case of safetensors.
     infos : Mapping
         From names to `TensorInfo`.
     """

@@ -216,6 +216,13 @@ class Metadata(Mapping[str, Any]):
             return _type_name(kind)
         return f"array[{_type_name(self._cursor(position).u32(key))}]"
 
+    def encoded(self, key: str) -> tuple[int, bytes]:
+        """The value as it stands in the file: the number of its type, and its bytes."""
+        kind, position = self._entries[key]
+        cursor = self._cursor(position)
+        _skip_value(cursor, kind, key)
+        return kind, bytes(self._data[position : cursor.position])
+
     def _summary(self, key: str) -> str:
         """The value in a few words: long strings and arrays are not decoded for being listed."""
         kind, position = self._entries[key]

@@ -7,9 +7,7 @@ overlap. Data outside of the file is an error; a tensor without elements has non
 
 from __future__ import annotations
 
-import errno
 import math
-import re
 from bisect import bisect_right
 from pathlib import Path
 from typing import NamedTuple
@@ -21,10 +19,12 @@ from cbquant import _formats
 from cbquant._arguments import as_shape, check_shape
 from cbquant.files._file import File, TensorInfo, map_file
 from cbquant.files._metadata import MAX_NAME, Cursor, Metadata, read_metadata
-from cbquant.files._text import Subject, quoted
+from cbquant.files._shards import merge, require_all, sibling_paths
+from cbquant.files._text import Subject
 from cbquant.tensor import unknown_name
 
 MAGIC = b"GGUF"
+SUFFIX = ".gguf"
 
 _VERSIONS = (2, 3)
 _DEFAULT_ALIGNMENT = 32
@@ -32,8 +32,6 @@ _MAX_DIMS = 4
 
 #: Lengths and types of a tensor without a name and without dimensions.
 _SMALLEST_INFO = 8 + 4 + 4 + 8
-
-_SHARD_NAME = re.compile(r"(?P<stem>.*)-(?P<number>[0-9]{5})-of-(?P<total>[0-9]{5})\.gguf", re.DOTALL)
 
 
 class _Part(NamedTuple):
@@ -55,6 +53,11 @@ class _RawInfo(NamedTuple):
     position: int
 
 
+def recognises(head: bytes) -> bool:
+    """Whether a file that begins with `head` is a GGUF file."""
+    return head.startswith(MAGIC)
+
+
 def read(path: Path, data: NDArray[np.uint8]) -> File:
     """Read a GGUF file of bytes `data` and, where it is a shard, its siblings: see `cbquant.open`."""
     opened = _read_part(path, data)
@@ -62,12 +65,7 @@ def read(path: Path, data: NDArray[np.uint8]) -> File:
     parts = [opened if sibling == path else _read_part(sibling, map_file(sibling)) for sibling in siblings]
     if len(parts) > 1:
         _check_shards(parts)
-    infos: dict[str, TensorInfo] = {}
-    for part in parts:
-        for name, info in part.infos.items():
-            if name in infos:
-                raise ValueError(f"{part.path}: tensor {quoted(name)} stands in {infos[name].path} too")
-            infos[name] = info
+    infos = merge(part.infos for part in parts)
     return File(path, {part.path: part.data for part in parts}, parts[0].metadata, infos)
 
 
@@ -166,24 +164,14 @@ def _nbytes(fmt: _formats.Format, shape: tuple[int, ...]) -> int:
 
 def _sibling_paths(part: _Part) -> list[Path]:
     """The paths of all the shards of the model that `part` belongs to; its own alone where it is no shard."""
-    promised = _split_value(part, "split.count")
-    match = _SHARD_NAME.fullmatch(part.path.name)
-    total = int(match["total"]) if match else 1
+    paths = sibling_paths(part.path, SUFFIX)
+    promised, total = _split_value(part, "split.count"), len(paths)
     if promised is not None and promised != total and max(promised, total) > 1:
         raise ValueError(
-            f"{part.path}: split.count is {promised}, so the name must end in -NNNNN-of-{promised:05d}.gguf: "
+            f"{part.path}: split.count is {promised}, so the name must end in -NNNNN-of-{promised:05d}{SUFFIX}: "
             "the other shards are found by it"
         )
-    if match is None:
-        return [part.path]
-    names = [f"{match['stem']}-{number:05d}-of-{match['total']}.gguf" for number in range(1, total + 1)]
-    if part.path.name not in names:
-        raise ValueError(f"{part.path}: there is no shard {int(match['number'])} of {total}")
-    paths = [part.path.with_name(name) for name in names]
-    for path in paths:
-        if not path.exists():
-            reason = f"missing, one of the {total} shards that {part.path} belongs to"
-            raise FileNotFoundError(errno.ENOENT, reason, str(path))
+    require_all(paths, part.path)
     return paths
 
 

@@ -3,7 +3,8 @@
 #include "shared/min_groups.h"
 
 CBQ_FN void q2_k_tile_as(const cbq_encode_tile *t, int weighted) {
-    const cbq_min_format f = {.size = 16, .most = 3, .most_scale = 15, .plain = {-0.5f, 0.1f, 15, 1}, .weighted = {-0.9f, 0.05f, 36, 0}, .sigma_factor = 1};
+    const cbq_min_format f = {.size = 16, .most = 3, .most_scale = 15,
+                              .plain = {-0.5f, 0.1f, 15, 1}, .weighted = {-0.9f, 0.05f, 36, 0}, .sigma_factor = 1};
     cbq_min_fits fits;
     cbq_min_scales scales[CBQ_TILE_BLOCKS];
     uint8_t codes[256], s[16], m[16];

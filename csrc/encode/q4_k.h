@@ -3,7 +3,8 @@
 #include "shared/k_scales_read.h"
 
 CBQ_FN void q4_k_tile_as(const cbq_encode_tile *t, int weighted) {
-    const cbq_min_format f = {.size = 32, .most = 15, .most_scale = 63, .plain = {-1.0f, 0.1f, 20, 0}, .weighted = {-0.9f, 0.05f, 36, 0}, .sigma_factor = 2};
+    const cbq_min_format f = {.size = 32, .most = 15, .most_scale = 63,
+                              .plain = {-1.0f, 0.1f, 20, 0}, .weighted = {-0.9f, 0.05f, 36, 0}, .sigma_factor = 2};
     cbq_min_fits fits;
     cbq_min_scales scales[CBQ_TILE_BLOCKS];
     uint8_t codes[256], s[8], m[8];

@@ -3,7 +3,8 @@
 #include "shared/k_scales_read.h"
 
 CBQ_FN void q5_k_tile_as(const cbq_encode_tile *t, int weighted) {
-    const cbq_min_format f = {.size = 32, .most = 31, .most_scale = 63, .plain = {-0.5f, 0.1f, 15, 0}, .weighted = {-0.9f, 0.05f, 36, 0}, .sigma_factor = 2};
+    const cbq_min_format f = {.size = 32, .most = 31, .most_scale = 63,
+                              .plain = {-0.5f, 0.1f, 15, 0}, .weighted = {-0.9f, 0.05f, 36, 0}, .sigma_factor = 2};
     cbq_min_fits fits;
     cbq_min_scales scales[CBQ_TILE_BLOCKS];
     uint8_t codes[256], s[8], m[8];

@@ -5,8 +5,8 @@
 /* That is: a magnitude's code is the number of midpoints below |x|, and the sign goes along but for code 0. Code 8 (-0) has the
    distance of code 0 and never wins, and values of the other sign are further off. Distances from the two neighbours of x are
    exact (neighbours differ by a factor of two at most, and the one from 0 is |x| itself), so they compare as x and the
-   midpoint do (as long as |x| is not so large beside the scale that its last bit hides the values); on a midpoint the lower code came first. Midpoints are products of a scale of at most four bits and three
-   bits: exact. */
+   midpoint do, as long as |x| is not so large beside the scale that its last bit hides the values; on a midpoint the lower
+   code came first. Midpoints are products of a scale of at most four bits and three bits: exact. */
 typedef struct { F at[7]; } cbq_midpoints;
 
 CBQ_FN cbq_midpoints e2m1_midpoints(float scale) {

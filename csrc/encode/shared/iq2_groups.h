@@ -2,12 +2,6 @@
 #pragma once
 #include "iq2_search.h"
 
-typedef struct {
-    uint16_t rows[32];
-    uint8_t signs[32];
-    float scales[16], largest_scale;
-} iq2_groups;
-
 CBQ_FN void iq2_fit_group(const cbq_neighbours *t, const weighted *b, int group, float largest, iq2_groups *to) {
     const int at = 16 * group;
     float scale = largest / 5;
@@ -18,11 +12,7 @@ CBQ_FN void iq2_fit_group(const cbq_neighbours *t, const weighted *b, int group,
             if (off_grid >> k & 1) words[k] = (uint16_t)iq2_word_at(t, scale, b->x + at + 8 * k, b->root + at + 8 * k);
         scale = iq2_fitted_scale(words, 2, b->w + at, b->wx + at, scale);
     }
-    for (int k = 0; k < 2; k++) {
-        to->rows[2 * group + k] = (uint16_t)t->index[words[k]];
-        to->signs[2 * group + k] = (uint8_t)(b->signs[2 * group + k] ^ (scale < 0 ? 255 : 0));
-    }
-    to->scales[group] = scale < 0 ? -scale : scale;
+    iq2_keep_group(t, b, group, 2, words, scale, to);
 }
 
 /* Groups whose largest magnitude is less than `least` are all zeros. */
@@ -32,6 +22,5 @@ CBQ_FN void iq2_fit_groups(const cbq_neighbours *t, const weighted *b, float lea
         float of_group = largest(b->x + 16 * group, 16);
         if (of_group < least) continue;
         iq2_fit_group(t, b, group, of_group, to);
-        if (to->scales[group] > to->largest_scale) to->largest_scale = to->scales[group];
     }
 }

@@ -182,3 +182,20 @@ CBQ_FN void iq2_scale_codes(const float *scales, int n, float d, uint8_t *codes)
     const float inverse = 1 / d;
     for (int i = 0; i < n; i++) codes[i] = (uint8_t)cbq_clamp(cbq_nearest(0.5f * (inverse * scales[i] - 1)), 0, 15);
 }
+
+/* What becomes of a superblock: groups of two or four rows. */
+typedef struct {
+    uint16_t rows[32];
+    uint8_t signs[32];
+    float scales[16], largest_scale;
+} iq2_groups;
+
+/* A negative scale becomes a positive one with the other signs. */
+CBQ_FN void iq2_keep_group(const cbq_neighbours *t, const weighted *b, int group, int rows, const uint16_t *words, float scale, iq2_groups *to) {
+    for (int k = 0; k < rows; k++) {
+        to->rows[rows * group + k] = (uint16_t)t->index[words[k]];
+        to->signs[rows * group + k] = (uint8_t)(b->signs[rows * group + k] ^ (scale < 0 ? 255 : 0));
+    }
+    to->scales[group] = scale < 0 ? -scale : scale;
+    if (to->scales[group] > to->largest_scale) to->largest_scale = to->scales[group];
+}

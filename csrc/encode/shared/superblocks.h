@@ -22,6 +22,13 @@ CBQ_FN void sums_of_squares(const float *x, int64_t n, float sums[CBQ_LANES]) {
     }
 }
 
+CBQ_FN superblock superblock_at(const cbq_encode_args *a, int bytes, int64_t i, float sum_of_squares) {
+    return (superblock){.x = a->x + 256 * i,
+                        .importance = a->importance ? a->importance + i % a->row_blocks * 256 : NULL,
+                        .sum_of_squares = sum_of_squares,
+                        .out = a->out + bytes * i};
+}
+
 /* -1 where there is no memory for the table of neighbours. */
 CBQ_FN int each_superblock(const cbq_encode_args *a, int bytes, cbq_grid grid, encode_superblock_fn *encode) {
     const cbq_neighbours *t = cbq_neighbours_of(grid);
@@ -29,10 +36,7 @@ CBQ_FN int each_superblock(const cbq_encode_args *a, int bytes, cbq_grid grid, e
     float sums[CBQ_LANES];
     for (int64_t i = 0; i < a->n; i++) {
         if (i % CBQ_LANES == 0) sums_of_squares(a->x + 256 * i, a->n - i, sums);
-        const superblock s = {.x = a->x + 256 * i,
-                              .importance = a->importance ? a->importance + i % a->row_blocks * 256 : NULL,
-                              .sum_of_squares = sums[i % CBQ_LANES],
-                              .out = a->out + bytes * i};
+        const superblock s = superblock_at(a, bytes, i, sums[i % CBQ_LANES]);
         encode(&s, t);
     }
     return 0;

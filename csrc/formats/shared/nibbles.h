@@ -1,5 +1,11 @@
-/* Codes of four bits to bytes: n bytes, the first n codes in their low nibbles, the next n in the high ones. */
+/* Codes of four bits to bytes: n bytes (a multiple of 8), the first n codes in their low nibbles, the next n in the high ones. */
 #pragma once
 CBQ_FN void cbq_pack_nibbles(uint8_t *to, const uint8_t *codes, int n) {
-    for (int i = 0; i < n; i++) to[i] = (uint8_t)((codes[i] & 15) | codes[n + i] << 4);
+    for (int i = 0; i < n; i += 8) {
+        uint64_t low, high;
+        memcpy(&low, codes + i, 8);
+        memcpy(&high, codes + n + i, 8);
+        low = (low & 0x0f0f0f0f0f0f0f0fu) | (high << 4 & 0xf0f0f0f0f0f0f0f0u);
+        memcpy(to + i, &low, 8);
+    }
 }

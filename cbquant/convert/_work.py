@@ -1,0 +1,141 @@
+"""Some rows of a tensor, decoded and encoded: the unit of work, wherever it is done."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+import cbquant
+from cbquant import _formats
+from cbquant.convert._rules import PLAIN_TARGETS
+from cbquant.files._file import map_file
+from cbquant.files._text import Subject
+
+_DTYPES = {"f32": "float32", "f16": "float16", "bf16": "bfloat16"}
+
+_EXPONENT_OF_BF16 = 0x7F80
+
+
+class EncodingError(ValueError):
+    """The source cannot be encoded, here or elsewhere."""
+
+
+class Piece(NamedTuple):
+    """Rows of a tensor: where they are, and what is to be made of them. Small, so that it can be sent anywhere.
+
+    Attributes
+    ----------
+    path, size : str, int
+        The file, reachable under this path where the work is done, and its number of bytes.
+    name, shape : str, tuple of int
+        The tensor.
+    offset, nbytes : int
+        Where the rows lie in the file.
+    first, rows, columns : int
+        The first of them, counted over all dimensions but the last; how many there are; their elements.
+    source, target : str
+        Format of the file, and format to encode; the same: the bytes are taken as they are.
+    weights : ndarray or None
+        The importance of the columns, float32 [columns].
+    method, nonfinite, threads
+        As for `cbquant.quantize`.
+    version : str
+        Of the cbquant that planned the work.
+    """
+
+    path: str
+    size: int
+    name: str
+    shape: tuple[int, ...]
+    offset: int
+    nbytes: int
+    first: int
+    rows: int
+    columns: int
+    source: str
+    target: str
+    weights: NDArray[np.float32] | None
+    method: str
+    nonfinite: str
+    threads: int | None
+    version: str
+
+
+def encode(piece: Piece) -> NDArray[np.uint8]:
+    """The bytes of the rows in the format asked for, uint8 [bytes].
+
+    Raises
+    ------
+    OSError
+        The file cannot be opened under its path here.
+    ValueError
+        The file or cbquant is another here; weights that cannot be encoded, with their place in the tensor.
+    """
+    if piece.version != cbquant.__version__:
+        raise ValueError(f"cbquant is {cbquant.__version__} here, and {piece.version} where the work was planned")
+    data = map_file(Path(piece.path))
+    if data.size != piece.size:
+        raise ValueError(f"{piece.path}: expected a file of {piece.size} bytes, got one of {data.size}")
+    raw = data[piece.offset : piece.offset + piece.nbytes]
+    if piece.source == piece.target:
+        return raw
+    if piece.target in PLAIN_TARGETS:
+        return _convert(piece, raw)
+    x = _values(piece, raw)
+    try:
+        blocks = cbquant.quantize(
+            x, piece.target, piece.weights, method=piece.method, nonfinite=piece.nonfinite, threads=piece.threads
+        )
+    except ValueError as error:
+        with np.errstate(over="ignore"):
+            finite = np.isfinite(x.astype(np.float32, copy=False))
+        raise _located(piece, x, finite, str(error)) from error
+    return blocks.reshape(-1)
+
+
+def _values(piece: Piece, raw: NDArray[np.uint8]) -> NDArray[Any]:
+    """The decoded rows, float32 [rows, columns], or float64 as it is: the encoder rounds it once."""
+    if piece.source in ("f32", "f64"):
+        dtype = np.dtype("<f4" if piece.source == "f32" else "<f8")
+        return np.require(raw.view(dtype).reshape(piece.rows, piece.columns), requirements="A")
+    return cbquant.dequant(raw, piece.source, (piece.rows, piece.columns), threads=piece.threads)
+
+
+def _convert(piece: Piece, raw: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """The rows as plain numbers, rounded to float32 and from there to their type."""
+    is_bf16 = piece.target == "bf16"
+    dtype = np.dtype(np.uint16 if is_bf16 else _DTYPES[piece.target])
+    out = np.empty((piece.rows, piece.columns), dtype)
+    cbquant.dequant(raw, piece.source, out.shape, _DTYPES[piece.target], out, piece.threads)
+    if piece.nonfinite == "raise":
+        finite = (out & _EXPONENT_OF_BF16) != _EXPONENT_OF_BF16 if is_bf16 else np.isfinite(out)
+        if not finite.all():
+            raise _located(piece, _values(piece, raw), finite, f"past the range of {piece.target}")
+    return out.reshape(-1).view(np.uint8)
+
+
+def _located(piece: Piece, x: NDArray[Any], finite: NDArray[np.bool_], reason: str) -> EncodingError:
+    """The error for rows `x`, with the place in the tensor of the first value that is to blame, if one is."""
+    what = Subject("tensor", piece.name)
+    places = np.argwhere(~finite)
+    if len(places) == 0:
+        return EncodingError(f"{what}, rows {piece.first} to {piece.first + piece.rows - 1}: {reason}")
+    row, column = (int(number) for number in places[0])
+    leading = np.unravel_index(piece.first + row, piece.shape[:-1] or (1,))
+    index = (*map(int, leading), column)
+    value = float(x[row, column])
+    if not np.isfinite(value):
+        reason = "expected finite numbers"
+    return EncodingError(f"{what}: {value} at {index} of shape {piece.shape}: {reason}")
+
+
+def try_encoder(target: str, method: str, nonfinite: str) -> None:
+    """Raise what `cbquant.quantize` has against the format or the method, before there is any work."""
+    if target in PLAIN_TARGETS:
+        return
+    fmt = _formats.get(target)
+    weights = np.ones(fmt.elements, np.float32) if fmt.needs_imatrix else None
+    cbquant.quantize(np.zeros((1, fmt.elements), np.float32), target, weights, method=method, nonfinite=nonfinite)
