@@ -27,6 +27,7 @@ check: $(STAMP)-test $(STAMP)-lint
 bench: $(STAMP)-bench
 	$(PY) -m benchmarks.dequant
 	$(PY) -m benchmarks.matmul
+	$(PY) -m benchmarks.quantize
 
 lint: $(STAMP)-lint
 	$(PY) tools/lint.py

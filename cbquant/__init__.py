@@ -28,6 +28,7 @@ from cbquant._formats import Format, formats
 
 if TYPE_CHECKING:
     from cbquant import convert, reference, testing
+    from cbquant._compare import compare
     from cbquant._products import matmul, moe_matmul
     from cbquant._quantize import quantize
     from cbquant._rope import unpermute_rope
@@ -39,6 +40,7 @@ __version__ = "0.1.0"
 __all__ = [
     "Format",
     "QuantTensor",
+    "compare",
     "convert",
     "dequant",
     "formats",
@@ -57,6 +59,7 @@ __all__ = [
 # Loaded at their first use, so that importing cbquant stays quick.
 _LAZY = {
     "QuantTensor": ("cbquant.tensor", "QuantTensor"),
+    "compare": ("cbquant._compare", "compare"),
     "matmul": ("cbquant._products", "matmul"),
     "moe_matmul": ("cbquant._products", "moe_matmul"),
     "open": ("cbquant.files", "open"),

@@ -13,7 +13,7 @@
 /* Work on items begin..end-1. Results must not depend on how 0..n-1 is cut. */
 typedef void cbq_work_fn(void *context, int64_t begin, int64_t end);
 
-/* Calls work over 0..n-1 in pieces of at most `grain` items, on the caller's thread and up to threads - 1 others.
+/* Calls work over 0..n-1, on the caller's thread and up to threads - 1 others in pieces of at most `grain` items; alone, in one piece.
    Where helpers are busy or cannot be started, the caller does more of it; it always ends. */
 void cbq_parallel(int64_t n, int64_t grain, int threads, cbq_work_fn *work, void *context);
 

@@ -61,6 +61,20 @@ class Path:
         self.core.matmul(x, "float32", blocks, fmt, out, "float32", *sizes, precision, threads, self.level)
         return out
 
+    def encode(
+        self,
+        x: NDArray[np.float32],
+        fmt: str,
+        imatrix: NDArray[np.float32] | None = None,
+        threads: int = 1,
+        allow_nonfinite: bool = False,
+    ) -> NDArray[np.uint8]:
+        """The blocks of x float32 [m, k]; the memory that they go to is filled with something else first."""
+        f = next(f for f in formats() if f.name == fmt)
+        out = np.full((len(x), x.shape[1] // f.elements * f.bytes), 0xA5, np.uint8)
+        self.core.quantize(x, "f32", fmt, out, *x.shape, imatrix, allow_nonfinite, threads, self.level)
+        return out
+
 
 def native_kernels() -> list[str]:
     """The levels of this machine that bring kernels of their own."""

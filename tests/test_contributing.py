@@ -221,6 +221,7 @@ def test_commands_of_readme_run(desk: Path, capsys: pytest.CaptureFixture[str]) 
         "inspect",
         "dequant",
         "quantize",
+        "compare",
         "validate",
         "bench",
         "info",

@@ -21,9 +21,9 @@ static void encode_iq2_s_superblock(const superblock *s, const cbq_neighbours *t
     iq2_groups fitted;
     uint8_t scales[16] = {0};
     iq2_s_weights(s, b.w);
-    take_signs(&b, s->x);
-    weigh_magnitudes(&b);
-    iq2_fit_groups(t, &b, 1e-8f, &fitted);
+    take_signs(&b, 0, s->x);
+    weigh_magnitudes(&b, 0);
+    iq2_fit_groups_of_16(t, &b, 1e-8f, &fitted);
     const float d = fitted.largest_scale / 31;
     if (fitted.largest_scale > 0) iq2_scale_codes(fitted.scales, 16, d, scales);
     cbq_iq2_s_pack((cbq_iq2_s_block *)s->out, fitted.rows, fitted.signs, scales, cbq_f32_to_f16(d * 0.9875f));

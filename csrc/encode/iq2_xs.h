@@ -8,10 +8,10 @@ static void encode_iq2_xs_superblock(const superblock *s, const cbq_neighbours *
     iq2_groups fitted;
     uint8_t scales[16];
     weights_of(s->x, s->importance, s->sum_of_squares / 256, 256, b.w);
-    take_signs(&b, s->x);
-    even_signs(&b, s->x);
-    weigh_magnitudes(&b);
-    iq2_fit_groups(t, &b, 1e-15f, &fitted);
+    take_signs(&b, 0, s->x);
+    even_signs(&b, 0, s->x);
+    weigh_magnitudes(&b, 0);
+    iq2_fit_groups_of_16(t, &b, 1e-15f, &fitted);
     if (fitted.largest_scale == 0) {
         memset(s->out, 0, sizeof(cbq_iq2_xs_block));
         return;

@@ -15,5 +15,14 @@ CBQ_FN float cbq_iq3_s_d(const cbq_iq3_s_block *b) { return w_f16(b->d); }
 CBQ_FN uint32_t cbq_iq3_s_s4(const cbq_iq3_s_block *b, uint32_t k) {
     return 2 * cbq_spread_nibbles(cbq_u16(b->scales + 2 * k, 2)) + CBQ_B(1);
 }
+/* signs: of group g, bit i of signs[g] for element i; high: of group g, bit c is the ninth bit of its row c */
+CBQ_FN void cbq_iq3_s_pack(cbq_iq3_s_block *b, const uint8_t low[64], const uint8_t high[8], const uint32_t signs[8],
+                           const uint8_t scales[8], uint16_t d) {
+    memcpy(b->d, &d, 2);
+    memcpy(b->qs, low, 64);
+    memcpy(b->qh, high, 8);
+    memcpy(b->signs, signs, 32);
+    for (int g = 0; g < 8; g += 2) b->scales[g / 2] = (uint8_t)(scales[g] | scales[g + 1] << 4);
+}
 
 #define CBQ_FORMAT_iq3_s(BLOCK, PLAIN) BLOCK(iq3_s, 21, 256, 110, 32, SIGNED(7), GROUPS, NOMIN, 0, "grid of 4 magnitudes, signs, 4-bit scales of 32")

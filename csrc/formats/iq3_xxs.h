@@ -16,5 +16,15 @@ CBQ_FN uint32_t cbq_iq3_xxs_s4(const cbq_iq3_xxs_block *b, uint32_t k) {
     uint32_t s = p[3] >> 4 | (uint32_t)(p[7] >> 4) << 8 | (uint32_t)(p[11] >> 4) << 16 | (uint32_t)(p[15] >> 4) << 24;
     return 2 * s + CBQ_B(1);
 }
+/* signs: of group g, bit i of signs[g] for element i, with an even number of them in each eight */
+CBQ_FN void cbq_iq3_xxs_pack(cbq_iq3_xxs_block *b, const uint8_t rows[64], const uint32_t signs[8], const uint8_t scales[8], uint16_t d) {
+    memcpy(b->d, &d, 2);
+    memcpy(b->qs, rows, 64);
+    for (int g = 0; g < 8; g++) {
+        const uint32_t s = signs[g];
+        const uint32_t w = (s & 127) | (s >> 8 & 127) << 7 | (s >> 16 & 127) << 14 | (s >> 24 & 127) << 21 | (uint32_t)scales[g] << 28;
+        memcpy(b->w + 4 * g, &w, 4);
+    }
+}
 
 #define CBQ_FORMAT_iq3_xxs(BLOCK, PLAIN) BLOCK(iq3_xxs, 18, 256, 98, 32, SIGNED(7), GROUPS, NOMIN, 0, "grid of 4 magnitudes, signs, 4-bit scales of 32")

@@ -12,7 +12,7 @@ typedef struct {
     const cbq_quantize_args *a;
     const cbq_format *f;
     cbq_encode_fn *encode;
-    int64_t unit, source_bytes;
+    int64_t unit, grain, source_bytes; /* grain: units whose float32 fit a slot of scratch */
     cbq_scratch scratch; /* float32 of the pieces at work, where x is of another type */
     _Atomic int64_t nonfinite; /* the first such element, or the number of all */
     _Atomic int out_of_memory;
@@ -32,8 +32,7 @@ static void give_floats(task *t, const float *x) {
     if (!is_float32(t)) cbq_scratch_give(&t->scratch, (uint8_t *)(uintptr_t)x);
 }
 
-static void look_at_range(void *context, int64_t begin, int64_t end) {
-    task *t = context;
+static void look_at(task *t, int64_t begin, int64_t end) {
     int64_t first = begin * t->unit, n = (end - begin) * t->unit;
     if (first > atomic_load_explicit(&t->nonfinite, memory_order_relaxed)) return;
     const float *x = take_floats(t, first, n);
@@ -44,10 +43,9 @@ static void look_at_range(void *context, int64_t begin, int64_t end) {
     while (first + at < best && !atomic_compare_exchange_weak(&t->nonfinite, &best, first + at)) {}
 }
 
-static void encode_range(void *context, int64_t begin, int64_t end) {
-    task *t = context;
-    const int64_t blocks_of_unit = t->unit / t->f->elements, n = (end - begin) * t->unit;
-    const float *x = take_floats(t, begin * t->unit, n);
+static void encode(task *t, int64_t begin, int64_t end) {
+    const int64_t blocks_of_unit = t->unit / t->f->elements;
+    const float *x = take_floats(t, begin * t->unit, (end - begin) * t->unit);
     cbq_encode_args e = {.x = x,
                          .importance = (const float *)(const void *)t->a->importance.data,
                          .n = (end - begin) * blocks_of_unit,
@@ -56,6 +54,13 @@ static void encode_range(void *context, int64_t begin, int64_t end) {
     if (t->encode(&e)) atomic_store(&t->out_of_memory, 1);
     give_floats(t, x);
 }
+
+/* A range may be all of x, where there is one thread. */
+static void in_grains(task *t, int64_t begin, int64_t end, void (*step)(task *, int64_t, int64_t)) {
+    for (; begin < end; begin += t->grain) step(t, begin, end - begin < t->grain ? end : begin + t->grain);
+}
+static void look_at_range(void *context, int64_t begin, int64_t end) { in_grains(context, begin, end, look_at); }
+static void encode_range(void *context, int64_t begin, int64_t end) { in_grains(context, begin, end, encode); }
 
 static cbq_code check(const cbq_quantize_args *a, cbq_status *st) {
     const cbq_format *f = &cbq_formats[a->format];
@@ -70,9 +75,9 @@ static cbq_code check(const cbq_quantize_args *a, cbq_status *st) {
     return CBQ_OK;
 }
 
-static cbq_code check_finite(task *t, int64_t units, int64_t grain, int threads, cbq_status *st) {
+static cbq_code check_finite(task *t, int64_t units, int threads, cbq_status *st) {
     const cbq_quantize_args *a = t->a;
-    cbq_parallel(units, grain, threads, look_at_range, t);
+    cbq_parallel(units, t->grain, threads, look_at_range, t);
     int64_t at = atomic_load(&t->nonfinite);
     if (at == a->rows * a->k) return CBQ_OK;
     return cbq_fail(st, CBQ_BAD_VALUE, "x: expected finite numbers, got NaN or infinity (as float32) in row %lld, column %lld",
@@ -86,13 +91,14 @@ cbq_code cbq_quantize(const cbq_quantize_args *a, cbq_status *st) {
     task t = {.a = a, .f = f, .encode = a->level->encoders->encode[a->format], .source_bytes = cbq_formats[a->source].bytes};
     t.unit = a->importance.data ? a->k : f->elements;
     atomic_init(&t.nonfinite, a->rows * a->k);
-    const int64_t units = a->rows * a->k / t.unit, grain = t.unit < GRAIN ? GRAIN / t.unit : 1;
+    t.grain = t.unit < GRAIN ? GRAIN / t.unit : 1;
+    const int64_t units = a->rows * a->k / t.unit;
     const int threads = a->rows * a->k < CBQ_QUANTIZE_MIN_PARALLEL ? 1 : cbq_resolve_threads(a->threads);
     const cbq_encode_args nothing = {.importance = (const float *)(const void *)a->importance.data};
     if (t.encode(&nothing)) return cbq_fail(st, CBQ_NO_MEMORY, "no memory for the tables of %s", f->name);
-    if (!is_float32(&t) && cbq_scratch_open(&t.scratch, cbq_most_pieces(units, grain, threads), grain * t.unit * 4, st)) goto done;
-    if (!a->allow_nonfinite && check_finite(&t, units, grain, threads, st)) goto done;
-    cbq_parallel(units, grain, threads, encode_range, &t);
+    if (!is_float32(&t) && cbq_scratch_open(&t.scratch, cbq_most_pieces(units, t.grain, threads), t.grain * t.unit * 4, st)) goto done;
+    if (!a->allow_nonfinite && check_finite(&t, units, threads, st)) goto done;
+    cbq_parallel(units, t.grain, threads, encode_range, &t);
     if (atomic_load(&t.out_of_memory)) cbq_fail(st, CBQ_NO_MEMORY, "no memory to encode %s", f->name);
 done:
     if (!is_float32(&t)) cbq_scratch_close(&t.scratch);

@@ -7,11 +7,12 @@ CBQ_FN float largest_magnitude(const float *x, int n) {
     for (int i = 0; i < n; i += CBQ_LANES) largest = f_max(f_abs(f_ld(x + i)), largest);
     return f_largest(largest);
 }
-/* Of 32 elements the one of largest magnitude, with its sign: the first one where several have it. */
+/* Of 32 elements the one of largest magnitude, with its sign: the first one where several have it, and 0 for zeros of any sign. */
 CBQ_FN float signed_largest(const float *x) {
-    F largest = f_set1(largest_magnitude(x, 32));
+    float magnitude = largest_magnitude(x, 32);
+    F largest = f_set1(magnitude);
     uint32_t at = 0;
     for (int i = 0; i < 32; i += CBQ_LANES) at |= m_bits(m_eq(f_abs(f_ld(x + i)), largest)) << i;
-    return at ? x[__builtin_ctz(at)] : 0.0f;
+    return magnitude > 0 && at ? x[__builtin_ctz(at)] : 0.0f;
 }
 CBQ_FN float inverse_or_zero(float d) { return d != 0 ? 1.0f / d : 0.0f; }

@@ -4,21 +4,22 @@
 
 #include "../neighbours.h"
 
-/* What element i adds to the distance with each code: w (scale level - x)^2. levels: four, twice. */
-CBQ_FN T distances_of_codes(float scale, const float levels[8], float x, float w) {
-    float of_code[CBQ_LANES > 8 ? CBQ_LANES : 8] __attribute__((aligned(64)));
-    for (int k = 0; k < 8; k += CBQ_LANES) {
-        F difference = f_sub(f_mul(f_set1(scale), f_ld(levels + k)), f_set1(x));
-        f_st_f32(of_code + k, f_mul(f_mul(f_set1(w), difference), difference));
-    }
+/* What an element adds to the distance with each code, w (level - x)^2. levels: four, again and again. */
+CBQ_FN T distances_of_codes(F levels, float x, float w) {
+    float of_code[CBQ_LANES + 4] __attribute__((aligned(64)));
+    F difference = f_sub(levels, f_set1(x)), distance = f_mul(f_mul(f_set1(w), difference), difference);
+    f_st_f32(of_code, distance);
+    f_st_f32(of_code + 4, distance);
     return t_load8(of_code);
 }
 
 /* Neighbours in lanes. Of those that are equally near, the first one of the list. */
-CBQ_FN int nearest_row(const cbq_neighbours *t, int word, float scale, const float *levels, const float x[8], const float w[8]) {
+CBQ_FN int nearest_row(const cbq_neighbours *t, int word, float scale, const float levels[4], const float x[8], const float w[8]) {
+    float scaled[16];
+    for (int k = 0; k < 16; k++) scaled[k] = scale * levels[k & 3];
     const uint16_t *words = t->words + t->first[word];
     T of_code[8];
-    for (int i = 0; i < 8; i++) of_code[i] = distances_of_codes(scale, levels, x[i], w[i]);
+    for (int i = 0; i < 8; i++) of_code[i] = distances_of_codes(f_ld(scaled), x[i], w[i]);
     F least = f_set1(FLT_MAX);
     I found = i_set1(0);
     for (int k = 0; k < t->count[word]; k += CBQ_LANES) {

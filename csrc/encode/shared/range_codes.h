@@ -18,9 +18,9 @@ CBQ_FN cbq_range range_codes(const float *x, int most, uint8_t codes[32]) {
         low = f_min(f_ld(x + i), low);
         high = f_max(f_ld(x + i), high);
     }
-    float min = f_smallest(low);
+    float min = f_smallest(low), max = f_largest(high);
     if (min == 0) min = first_zero(x);
-    float d = (f_largest(high) - min) / (float)most;
+    float d = (max == min ? 0.0f : max - min) / (float)most; /* of zeros of both signs the difference could be -0.0 */
     F inverse = f_set1(inverse_or_zero(d)), least = f_set1(min), half = f_set1(0.5f);
     I code[CBQ_OF_32];
     for (int i = 0; i < CBQ_OF_32; i++)

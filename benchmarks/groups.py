@@ -1,0 +1,50 @@
+"""Tables of sections whose rows have groups: one table a group, a row for each format, a column for each variant."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from benchmarks.report import Report, Row, by_format, held, promised, variants
+from benchmarks.tables import FORMAT, HELD, Table, numbers
+
+#: Given the text of a cell and its row, the text to show.
+Mark = Callable[[str, Row], str]
+
+
+class Section(NamedTuple):
+    """What a section shows, how to read it, and how many digits its figures have behind the point."""
+
+    title: str
+    note: str
+    digits: int = 2
+
+
+def plain(text: str, row: Row) -> str:
+    """The text of a cell as it is."""
+    return text
+
+
+def group_tables(report: Report, sections: Mapping[str, Section], mark: Mark = plain) -> list[Table]:
+    """The tables of all sections, in the order of the report."""
+    tables = []
+    for letter, rows in report["sections"].items():
+        for group in dict.fromkeys(row["group"] for row in rows):
+            own = [row for row in rows if row["group"] == group]
+            tables.append(_table(f"{letter}. {sections[letter].title}: {group}", sections[letter], own, mark))
+    return tables
+
+
+def _table(title: str, section: Section, rows: list[Row], mark: Mark) -> Table:
+    order, promises = variants(rows), promised(rows)
+
+    def line(name: str, own: Mapping[str, Row]) -> list[str]:
+        found = (own.get(variant) for variant in order)
+        cells = [mark(f"{row['figure']:.{section.digits}f}", row) if row else "" for row in found]
+        return [name, *cells, held(own.values())] if promises else [name, *cells]
+
+    columns = [FORMAT, *numbers(*order), *([HELD] if promises else [])]
+    means = {row["variant"]: row for row in rows if row["format"] is None}
+    note = f"{section.note}\nTarget: {promises}." if promises else section.note
+    body = [line(name, own) for name, own in by_format(rows).items()]
+    return Table(title, note, columns, body, line("geometric mean", means) if means else None)

@@ -1,0 +1,5 @@
+import sys
+
+from benchmarks.quantize.command import main
+
+sys.exit(main())
