@@ -22,7 +22,7 @@ from tests.paths import BLOCK_FORMATS, PATHS, Path
 
 FORMATS = {f.name: f for f in BLOCK_FORMATS}
 SHARED = FilePath(__file__).resolve().parents[2] / "shared" / "vectors"
-# Encoders with a grid work on squares of squares; where these overflow, ggml's end the process, so there is nothing to compare.
+# Where products of weights overflow float32, ggml's encoders with a grid end the process: there is nothing to compare.
 GRIDS = {name for name in FORMATS if name.startswith(("iq1", "iq2", "iq3"))}
 NATIVE = [path for path in PATHS if not path.emulated]
 
@@ -73,7 +73,7 @@ def encode_cases(fmt: str) -> list[tuple[str, NDArray[np.float32], NDArray[np.fl
     if (SHARED / f"{fmt}.npz").exists():
         with np.load(SHARED / f"{fmt}.npz", allow_pickle=False) as arrays:
             for name in (key.removeprefix("x_") for key in arrays if key.startswith("x_")):
-                imatrix = arrays[f"imatrix_{name}"] if f"imatrix_{name}" in arrays else None
+                imatrix = arrays.get(f"imatrix_{name}")
                 cases.append((name, arrays[f"x_{name}"], imatrix, arrays[f"q_{name}"]))
     return cases
 

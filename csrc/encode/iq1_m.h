@@ -61,49 +61,51 @@ static void iq1_m_search(const iq1_lanes *sorted, iq1_best *best) {
     }
 }
 
-CBQ_FN void iq1_m_weights(const superblock *s, float *w) {
-    if (s->importance) {
-        weights_of(s->x, s->importance, 2 * s->sum_of_squares / 256, 256, w);
-        return;
-    }
-    for (int i = 0; i < 256; i += CBQ_LANES) {
-        F v = f_ld(s->x + i);
-        f_st_f32(w + i, f_mul(v, v));
+static void iq1_m_weights(const superblocks *s, float *w) {
+    for (int b = 0; b < s->n; b++) {
+        const float *x = s->x + 256 * b;
+        if (s->importance[b]) weights_of(x, s->importance[b], 2 * s->sum_of_squares[b] / 256, 256, w + 256 * b);
+        for (int i = 0; i < 256 && !s->importance[b]; i += CBQ_LANES) {
+            F v = f_ld(x + i);
+            f_st_f32(w + 256 * b + i, f_mul(v, v));
+        }
     }
 }
 
-/* The best d for the codes of all elements, or d where weights are zero. */
-CBQ_FN float iq1_m_fitted_d(const cbq_neighbours *t, const float *x, const float *w, iq1_fitted f, const uint8_t scales[16], float d) {
+/* The best d for the codes of all elements, or d where weights are 0. */
+CBQ_FN float iq1_m_fitted_d(const cbq_neighbours *t, const float *x, const float *w, const uint16_t *rows, const uint8_t *minus,
+                            const uint8_t scales[16], float d) {
     float qx = 0, q2 = 0;
     for (int i = 0; i < 256; i++) {
-        const int word = t->grid[f.rows[i / 8]];
-        const float q = iq1_levels[f.minus[i / 8]][word >> 2 * (i & 7) & 3] * (float)(2 * scales[i / 16] + 1), wq = w[i] * q;
+        const float q = iq1_levels[minus[i / 8]][t->grid[rows[i / 8]] >> 2 * (i & 7) & 3] * (float)(2 * scales[i / 16] + 1), wq = w[i] * q;
         qx += wq * x[i];
         q2 += wq * q;
     }
     return q2 > 0 ? qx / q2 : d;
 }
 
-static void encode_iq1_m_superblock(const superblock *s, const cbq_neighbours *t) {
-    float w[256], scales[16], largest_scale = 0;
-    uint16_t rows[32];
-    uint8_t minus[32], codes[16] = {0};
-    iq1_m_weights(s, w);
-    for (int g = 0; g < 16; g += CBQ_LANES)
-        iq1_fit(t, s->x + 16 * g, w + 16 * g, 16, 1e-7f, iq1_m_search, (iq1_fitted){rows + 2 * g, minus + 2 * g, scales + g});
-    for (int g = 0; g < 16; g++) largest_scale = scales[g] > largest_scale ? scales[g] : largest_scale;
-    cbq_iq1_m_block *out = (cbq_iq1_m_block *)s->out;
-    if (largest_scale == 0) {
-        memset(minus, 0, sizeof minus);
-        cbq_iq1_m_pack(out, rows, minus, codes, 0);
-        return;
+CBQ_FN void iq1_m_finish(const cbq_neighbours *t, const float *x, const float *w, iq1_fitted *f, int block, cbq_iq1_m_block *out) {
+    const uint16_t *rows = f->rows + 32 * block;
+    const float *scales = f->scales + 16 * block;
+    uint8_t *minus = f->minus + 32 * block, codes[16] = {0};
+    float d = largest_scale(scales, 16) / 15;
+    if (largest_scale(scales, 16) == 0) {
+        memset(minus, 0, 32);
+    } else {
+        codes_of_scales(scales, 16, d, 7, codes);
+        d = iq1_m_fitted_d(t, x + 256 * block, w + 256 * block, rows, minus, codes, d);
     }
-    float d = largest_scale / 15;
-    iq1_scale_codes(scales, 16, d, codes);
-    d = iq1_m_fitted_d(t, s->x, w, (iq1_fitted){rows, minus, scales}, codes, d);
     cbq_iq1_m_pack(out, rows, minus, codes, cbq_f32_to_f16(d * 1.1125f));
 }
 
+static void encode_iq1_m_superblocks(const superblocks *s, const cbq_neighbours *t) {
+    float w[CBQ_TILE_ELEMENTS] __attribute__((aligned(64)));
+    iq1_fitted fitted;
+    iq1_m_weights(s, w);
+    iq1_fit_all(t, s->x, w, s->n, 16, 1e-7f, iq1_m_search, &fitted);
+    for (int b = 0; b < s->n; b++) iq1_m_finish(t, s->x, w, &fitted, b, (cbq_iq1_m_block *)s->out + b);
+}
+
 static int encode_iq1_m(const cbq_encode_args *a) {
-    return each_superblock(a, sizeof(cbq_iq1_m_block), CBQ_GRID_IQ1, encode_iq1_m_superblock);
+    return each_superblocks(a, sizeof(cbq_iq1_m_block), CBQ_GRID_IQ1, encode_iq1_m_superblocks);
 }

@@ -3,8 +3,6 @@
 #include "encode.h"
 #include "shared/iq1_groups.h"
 
-enum { IQ1_S_AT_ONCE = CBQ_LANES > 8 ? CBQ_LANES / 8 : 1 }; /* superblocks, so that their groups fill the lanes */
-
 /* Sums over the elements in order, from the first to each place; and for each place, what the elements from there on add to
    the sums of w q x and w q q as code 2, with either delta. */
 typedef struct {
@@ -48,40 +46,24 @@ static void iq1_s_search(const iq1_lanes *sorted, iq1_best *best) {
     }
 }
 
-CBQ_FN void iq1_s_finish(const uint16_t rows[32], const uint8_t minus[32], const float scales[8], uint8_t *to) {
-    cbq_iq1_s_block *out = (cbq_iq1_s_block *)to;
-    uint8_t codes[8] = {0}, of_groups[8] = {0};
-    float largest_scale = 0;
-    for (int g = 0; g < 8; g++) largest_scale = scales[g] > largest_scale ? scales[g] : largest_scale;
-    if (largest_scale == 0) {
-        cbq_iq1_s_pack(out, rows, of_groups, codes, 0);
-        return;
+CBQ_FN void iq1_s_finish(const iq1_fitted *f, int block, cbq_iq1_s_block *out) {
+    const float *scales = f->scales + 8 * block, d = largest_scale(scales, 8) / 15;
+    uint8_t codes[8] = {0}, minus[8] = {0};
+    if (largest_scale(scales, 8) > 0) {
+        codes_of_scales(scales, 8, d, 7, codes);
+        for (int g = 0; g < 8; g++) minus[g] = f->minus[32 * block + 4 * g];
     }
-    const float d = largest_scale / 15;
-    for (int g = 0; g < 8; g++) of_groups[g] = minus[4 * g];
-    iq1_scale_codes(scales, 8, d, codes);
-    cbq_iq1_s_pack(out, rows, of_groups, codes, cbq_f32_to_f16(d * 1.125f));
+    cbq_iq1_s_pack(out, f->rows + 32 * block, minus, codes, cbq_f32_to_f16(d * 1.125f));
+}
+
+static void encode_iq1_s_superblocks(const superblocks *s, const cbq_neighbours *t) {
+    float w[CBQ_TILE_ELEMENTS] __attribute__((aligned(64)));
+    iq1_fitted fitted;
+    for (int b = 0; b < s->n; b++) weights_of(s->x + 256 * b, s->importance[b], 2 * s->sum_of_squares[b] / 256, 256, w + 256 * b);
+    iq1_fit_all(t, s->x, w, s->n, 32, 1e-12f, iq1_s_search, &fitted);
+    for (int b = 0; b < s->n; b++) iq1_s_finish(&fitted, b, (cbq_iq1_s_block *)s->out + b);
 }
 
 static int encode_iq1_s(const cbq_encode_args *a) {
-    const cbq_neighbours *t = cbq_neighbours_of(CBQ_GRID_IQ1);
-    if (!t) return -1;
-    float sums[CBQ_LANES], x[256 * IQ1_S_AT_ONCE], w[256 * IQ1_S_AT_ONCE], scales[8 * IQ1_S_AT_ONCE];
-    uint16_t rows[32 * IQ1_S_AT_ONCE];
-    uint8_t minus[32 * IQ1_S_AT_ONCE];
-    for (int64_t i = 0; i < a->n; i += IQ1_S_AT_ONCE) {
-        superblock s[IQ1_S_AT_ONCE];
-        if (i % CBQ_LANES == 0) sums_of_squares(a->x + 256 * i, a->n - i, sums);
-        for (int k = 0; k < IQ1_S_AT_ONCE; k++) {
-            const int64_t place = i + k < a->n ? i + k : a->n - 1; /* the last one twice, where their number is odd */
-            s[k] = superblock_at(a, sizeof(cbq_iq1_s_block), place, sums[place % CBQ_LANES]);
-            memcpy(x + 256 * k, s[k].x, 256 * sizeof(float));
-            weights_of(s[k].x, s[k].importance, 2 * s[k].sum_of_squares / 256, 256, w + 256 * k);
-        }
-        for (int g = 0; g < 8 * IQ1_S_AT_ONCE; g += CBQ_LANES)
-            iq1_fit(t, x + 32 * g, w + 32 * g, 32, 1e-12f, iq1_s_search, (iq1_fitted){rows + 4 * g, minus + 4 * g, scales + g});
-        for (int k = 0; k < IQ1_S_AT_ONCE && i + k < a->n; k++)
-            iq1_s_finish(rows + 32 * k, minus + 32 * k, scales + 8 * k, s[k].out);
-    }
-    return 0;
+    return each_superblocks(a, sizeof(cbq_iq1_s_block), CBQ_GRID_IQ1, encode_iq1_s_superblocks);
 }

@@ -1,26 +1,28 @@
 /* iq2_xs: groups of 16, two rows of the grid each, with an even number of signs. Needs an importance matrix. */
 #pragma once
 #include "encode.h"
-#include "shared/iq2_groups.h"
+#include "shared/iq2_fit.h"
 
-static void encode_iq2_xs_superblock(const superblock *s, const cbq_neighbours *t) {
-    weighted b;
-    iq2_groups fitted;
-    uint8_t scales[16];
-    weights_of(s->x, s->importance, s->sum_of_squares / 256, 256, b.w);
-    take_signs(&b, 0, s->x);
-    even_signs(&b, 0, s->x);
-    weigh_magnitudes(&b, 0);
-    iq2_fit_groups_of_16(t, &b, 1e-15f, &fitted);
-    if (fitted.largest_scale == 0) {
-        memset(s->out, 0, sizeof(cbq_iq2_xs_block));
+CBQ_FN void iq2_xs_finish(const weighted *b, int block, cbq_iq2_xs_block *out) {
+    const float *scales = b->scales + 16 * block, d = largest_scale(scales, 16) / 31;
+    uint8_t codes[16];
+    if (largest_scale(scales, 16) == 0) {
+        memset(out, 0, sizeof *out);
         return;
     }
-    const float d = fitted.largest_scale / 31;
-    iq2_scale_codes(fitted.scales, 16, d, scales);
-    cbq_iq2_xs_pack((cbq_iq2_xs_block *)s->out, fitted.rows, fitted.signs, scales, cbq_f32_to_f16(d));
+    codes_of_scales(scales, 16, d, 15, codes);
+    cbq_iq2_xs_pack(out, b->rows + 32 * block, b->kept_signs + 32 * block, codes, cbq_f32_to_f16(d));
+}
+
+static void encode_iq2_xs_superblocks(const superblocks *s, const cbq_neighbours *t) {
+    weighted b;
+    for (int i = 0; i < s->n; i++) weights_of(s->x + 256 * i, s->importance[i], s->sum_of_squares[i] / 256, 256, b.w + 256 * i);
+    take_signs(&b, s);
+    even_signs(&b, s);
+    iq2_fit_groups_of_16(t, &b, s->n, 1e-15f);
+    for (int i = 0; i < s->n; i++) iq2_xs_finish(&b, i, (cbq_iq2_xs_block *)s->out + i);
 }
 
 static int encode_iq2_xs(const cbq_encode_args *a) {
-    return each_superblock(a, sizeof(cbq_iq2_xs_block), CBQ_GRID_IQ2_XS, encode_iq2_xs_superblock);
+    return each_superblocks(a, sizeof(cbq_iq2_xs_block), CBQ_GRID_IQ2_XS, encode_iq2_xs_superblocks);
 }

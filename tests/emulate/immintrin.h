@@ -28,6 +28,14 @@ static inline __m256i cbq_gap_maskz_set1_epi32(__mmask8 k, int a) { return _mm25
 #define _mm256_maskz_set1_epi32(k, a) cbq_gap_maskz_set1_epi32(k, a)
 #define _mm256_maskz_set1_epi8(k, a) cbq_gap_maskz_set1_epi8(k, a)
 #define _mm256_mask_sub_epi8(src, k, a, b) cbq_gap_mask_sub_epi8(src, k, a, b)
+static inline __m128i cbq_gap_cvtepi32_epi8(__m512i a) {
+    uint32_t from[16];
+    uint8_t to[16];
+    _mm512_storeu_si512(from, a);
+    for (int i = 0; i < 16; i++) to[i] = (uint8_t)from[i];
+    return _mm_loadu_si128((const __m128i *)(const void *)to);
+}
+#define _mm512_cvtepi32_epi8(a) cbq_gap_cvtepi32_epi8(a)
 static inline __m256i cbq_gap_cvtepi32_epi16(__m512i a) {
     uint32_t from[16];
     uint16_t to[16];

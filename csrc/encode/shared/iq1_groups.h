@@ -4,7 +4,7 @@
 #pragma once
 #include <float.h>
 
-#include "lanes_of_groups.h"
+#include "largest.h"
 #include "nearest_row.h"
 #include "superblocks.h"
 
@@ -29,18 +29,12 @@ CBQ_FN int iq1_split(int i, int k, int deltas) { return i | k << 8 | deltas << 1
 
 typedef void iq1_search_fn(const iq1_lanes *sorted, iq1_best *best);
 
-/* What becomes of groups: n / 8 rows each. */
+/* What becomes of a tile's groups, row by row and group by group. */
 typedef struct {
-    uint16_t *rows;
-    uint8_t *minus; /* of each row: is its delta negative? */
-    float *scales;
+    uint16_t rows[CBQ_TILE_ELEMENTS / 8];
+    uint8_t minus[CBQ_TILE_ELEMENTS / 8]; /* of each row: is its delta negative? */
+    float scales[CBQ_TILE_ELEMENTS / 16];
 } iq1_fitted;
-
-CBQ_FN void iq1_to_lanes(const float *x, const float *w, int n, iq1_lanes *to) {
-    groups_to_lanes(x, n, 1, to->x[0]);
-    groups_to_lanes(w, n, 1, to->w[0]);
-    for (int i = 0; i < n; i++) f_st_f32(to->place[i], f_set1((float)i));
-}
 
 CBQ_FN M iq1_is_before(F x, F place, F other_x, F other_place) {
     return m_or(m_lt(x, other_x), m_and(m_eq(x, other_x), m_lt(place, other_place)));
@@ -133,39 +127,50 @@ CBQ_FN int iq1_to_grid(const cbq_neighbours *t, const float *x, const float *w, 
     return replaced;
 }
 
-/* CBQ_LANES groups of n elements. Those of which no magnitude reaches `least`, or all of whose weights are 0, become zeros. */
-CBQ_FN void iq1_fit(const cbq_neighbours *t, const float *x, const float *w, int n, float least, iq1_search_fn *search, iq1_fitted to) {
+/* Fits the first `count` of CBQ_LANES groups. One all of whose weights are 0 stays as it is. */
+CBQ_FN void iq1_fit(const cbq_neighbours *t, const float *x, const float *w, int n, const uint16_t *groups, int count, iq1_search_fn *search,
+                    iq1_fitted *to) {
     iq1_lanes g, sorted;
     int32_t words[4][CBQ_LANES], minus[4][CBQ_LANES];
     float scales[CBQ_LANES];
-    iq1_to_lanes(x, w, n, &g);
-    F most = f_abs(f_ld(g.x[0]));
-    for (int i = 1; i < n; i++) most = f_max(f_abs(f_ld(g.x[i])), most);
+    gather_groups(x, n, groups, g.x[0]);
+    gather_groups(w, n, groups, g.w[0]);
+    for (int i = 0; i < n; i++) f_st_f32(g.place[i], f_set1((float)i));
     sorted = g;
     iq1_sort(&sorted, n);
-    iq1_best best = {.scale = most, .score = f_set1(-FLT_MIN), .split = i_set1(-1)};
+    iq1_best best = {.scale = f_zero(), .score = f_set1(-FLT_MIN), .split = i_set1(-1)};
     search(&sorted, &best);
     const M turned = m_lt(best.scale, f_zero());
-    const I deltas = i_select(turned, i_sub(i_set1(3), i_shr(best.split, 16)), i_shr(best.split, 16));
+    const I chosen = i_shr(best.split, 16), deltas = i_select(turned, i_sub(i_set1(3), chosen), chosen);
     for (int row = 0; row < n / 8; row++) /* bit 1 belongs to the first half of the group, bit 0 to the second one */
         i_st(minus[row], i_and(i_shl(i_shr(deltas, row < n / 16), 2), i_set1(4)));
-    best.scale = f_select(turned, f_neg(best.scale), best.scale), f_st_f32(scales, best.scale);
+    F scale = f_abs(best.scale);
+    f_st_f32(scales, scale);
     iq1_words(&g, &sorted, n, best.split, turned, words);
-    const uint32_t kept = m_bits(m_not_lt(most, f_set1(least))) & ~m_bits(m_ieq(best.split, i_set1(-1)));
+    const uint32_t kept = first_lanes(count) & ~m_bits(m_ieq(best.split, i_set1(-1)));
     uint32_t replaced = 0;
-    for (int lane = 0; lane < CBQ_LANES; lane++)
-        if (kept >> lane & 1) replaced |= (uint32_t)iq1_to_grid(t, x + n * lane, w + n * lane, n, lane, scales[lane], words, minus) << lane;
-    f_st_f32(to.scales, f_where(m_of_bits(kept), f_select(m_of_bits(replaced), iq1_fitted_scales(&g, n, words, minus, best.scale), best.scale)));
-    for (int lane = 0; lane < CBQ_LANES; lane++)
+    for (uint32_t left = kept; left; left &= left - 1) {
+        const int lane = __builtin_ctz(left), at = n * groups[lane];
+        replaced |= (uint32_t)iq1_to_grid(t, x + at, w + at, n, lane, scales[lane], words, minus) << lane;
+    }
+    f_st_f32(scales, f_select(m_of_bits(replaced), iq1_fitted_scales(&g, n, words, minus, scale), scale));
+    for (uint32_t left = kept; left; left &= left - 1) {
+        const int lane = __builtin_ctz(left);
+        to->scales[groups[lane]] = scales[lane];
         for (int row = 0; row < n / 8; row++) {
-            const int at = lane * n / 8 + row, is_kept = kept >> lane & 1;
-            to.rows[at] = (uint16_t)(is_kept ? t->index[words[row][lane]] : 0);
-            to.minus[at] = (uint8_t)(is_kept && minus[row][lane]);
+            to->rows[n / 8 * groups[lane] + row] = (uint16_t)t->index[words[row][lane]];
+            to->minus[n / 8 * groups[lane] + row] = minus[row][lane] != 0;
         }
+    }
 }
 
-/* Codes of n scales: code s means (2 s + 1) d. */
-CBQ_FN void iq1_scale_codes(const float *scales, int n, float d, uint8_t *codes) {
-    const float inverse = 1 / d;
-    for (int i = 0; i < n; i++) codes[i] = (uint8_t)cbq_clamp(cbq_nearest(0.5f * (inverse * scales[i] - 1)), 0, 7);
+/* Groups without a magnitude of `least` or more become zeros. */
+CBQ_FN void iq1_fit_all(const cbq_neighbours *t, const float *x, const float *w, int blocks, int n, float least, iq1_search_fn *search,
+                        iq1_fitted *to) {
+    group_list list = {.n = 0};
+    memset(to, 0, sizeof *to);
+    for (int group = 0; group < 256 / n * blocks; group++)
+        if (largest_magnitude(x + n * group, n) >= least) list.at[list.n++] = (uint16_t)group;
+    fill_up(&list);
+    for (int i = 0; i < list.n; i += CBQ_LANES) iq1_fit(t, x, w, n, list.at + i, list.n - i, search, to);
 }

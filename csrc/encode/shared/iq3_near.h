@@ -6,21 +6,26 @@
 
 #include "../neighbours.h"
 
-enum { IQ3_CODES = 8 };
+enum { IQ3_CODES = 8, IQ3_MOST_TRIALS = 32 };
+enum { IQ3_ROOM = 64 }; /* for trials: vectors of them may begin at any one */
 #define IQ3_STEP 2 /* neighbours at a time: fewer numbers of turns for the processor to guess */
 /* 2 code + 1, twice: for vectors of sixteen */
 static const float iq3_odd[2 * IQ3_CODES] = {1, 3, 5, 7, 9, 11, 13, 15, 1, 3, 5, 7, 9, 11, 13, 15};
 
 CBQ_FN int iq3_code_of(int word, int i) { return word >> 3 * i & 7; }
 
-/* root (scaled - x)^2 */
+/* IQ3_ROOM times code i: one shift, where taking out the code first would need two. */
+CBQ_FN uint32_t iq3_place(uint32_t word, int i) { return (i < 2 ? word << (6 - 3 * i) : word >> (3 * i - 6)) & (IQ3_CODES - 1) * IQ3_ROOM; }
+
+/* The sign of the difference does not matter, and a load is free as the second operand. */
 CBQ_FN F iq3_error(F scaled, F x, F root) {
-    F difference = f_sub(scaled, x);
+    F difference = f_sub(x, scaled);
     return f_mul(f_mul(root, difference), difference);
 }
 
-/* For the scales of CBQ_LANES trials. Lists are filled up with their first row, which never wins again. */
-CBQ_FN I iq3_near_trials(const cbq_neighbours *t, int word, const float *x, const float *root, F scale) {
+/* For CBQ_LANES trials; IQ3_ROOM * c floats from `scaled` on is 2 c + 1 times the scale of each. Lists are filled up with their
+   first row, which never wins again. */
+CBQ_FN I iq3_near_trials(const cbq_neighbours *t, int word, const float *x, const float *root, const float *scaled) {
     const uint16_t *near = t->words + t->first[word];
     const F x0 = f_set1(x[0]), x1 = f_set1(x[1]), x2 = f_set1(x[2]), x3 = f_set1(x[3]);
     const F root0 = f_set1(root[0]), root1 = f_set1(root[1]), root2 = f_set1(root[2]), root3 = f_set1(root[3]);
@@ -30,10 +35,10 @@ CBQ_FN I iq3_near_trials(const cbq_neighbours *t, int word, const float *x, cons
         CBQ_UNROLL_ALL
         for (int i = 0; i < IQ3_STEP; i++) {
             const uint32_t codes = near[first + i];
-            F error = iq3_error(f_mul(scale, f_set1(iq3_odd[codes & 7])), x0, root0);
-            error = f_add(error, iq3_error(f_mul(scale, f_set1(iq3_odd[codes >> 3 & 7])), x1, root1));
-            error = f_add(error, iq3_error(f_mul(scale, f_set1(iq3_odd[codes >> 6 & 7])), x2, root2));
-            error = f_add(error, iq3_error(f_mul(scale, f_set1(iq3_odd[codes >> 9])), x3, root3));
+            F error = iq3_error(f_ld(scaled + iq3_place(codes, 0)), x0, root0);
+            error = f_add(error, iq3_error(f_ld(scaled + iq3_place(codes, 1)), x1, root1));
+            error = f_add(error, iq3_error(f_ld(scaled + iq3_place(codes, 2)), x2, root2));
+            error = f_add(error, iq3_error(f_ld(scaled + iq3_place(codes, 3)), x3, root3));
             nearest = i_select(m_lt(error, least), i_set1((int)codes), nearest);
             least = f_min(error, least);
         }

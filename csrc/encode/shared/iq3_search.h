@@ -7,8 +7,7 @@
 #pragma once
 #include "iq3_near.h"
 
-enum { IQ3_QUADS = 8, IQ3_MOST_TRIALS = 32 };
-enum { IQ3_ROOM = IQ3_MOST_TRIALS + CBQ_LANES }; /* vectors of trials may begin at any of them */
+enum { IQ3_QUADS = 8 };
 /* With this many times more neighbours than trials, trials are taken one by one. Measured on AVX2 and AVX-512: 2 to 4 are alike. */
 #define IQ3_ONE_BY_ONE 3
 
@@ -33,7 +32,7 @@ typedef struct {
 
 /* All trials of a group, for each four elements. */
 typedef struct {
-    float scale[IQ3_ROOM];
+    float scaled[IQ3_CODES][IQ3_ROOM]; /* 2 code + 1 times the scale of each trial */
     int32_t words[IQ3_QUADS][IQ3_ROOM], rows[IQ3_QUADS][IQ3_ROOM]; /* code words: rounded, and those on the grid */
     uint32_t off[IQ3_QUADS]; /* bit t: in trial t these are not the same */
 } iq3_trials;
@@ -52,15 +51,17 @@ CBQ_FN I iq3_round(F inverse, F x) {
 CBQ_FN void iq3_round_trials(const iq3_plan *p, const iq3_group *g, iq3_trials *all) {
     for (int t = 0; t < p->padded; t += CBQ_LANES) {
         const F inverse = f_div(f_ld(p->largest + t), f_set1(g->largest));
-        f_st_f32(all->scale + t, f_div(f_set1(1.0f), inverse));
+        const F scale = f_div(f_set1(1.0f), inverse);
+        for (int c = 0; c < IQ3_CODES; c++) f_st_f32(all->scaled[c] + t, f_mul(scale, f_set1(iq3_odd[c])));
         for (int q = 0; q < IQ3_QUADS; q++) {
             const float *x = g->x + 4 * q;
             I word = iq3_round(inverse, f_set1(x[0]));
+            CBQ_UNROLL_ALL
             for (int i = 1; i < 4; i++) word = i_or(word, i_shl(iq3_round(inverse, f_set1(x[i])), 3 * i));
             i_st(all->words[q] + t, word);
         }
     }
-    f_st_f32(all->scale + p->padded, f_zero());
+    for (int c = 0; c < IQ3_CODES; c++) f_st_f32(all->scaled[c] + p->padded, f_zero());
     for (int q = 0; q < IQ3_QUADS; q++) all->words[q][p->padded] = -1;
 }
 
@@ -81,9 +82,9 @@ CBQ_FN void iq3_settle_run(const cbq_neighbours *near, const float *x, const flo
     }
     all->off[q] |= (uint32_t)((1ull << end) - (1ull << begin));
     if ((end - begin) * IQ3_ONE_BY_ONE < near->count[word])
-        for (int t = begin; t < end; t++) rows[t] = iq3_near_scale(near, word, x, root, all->scale[t]);
+        for (int t = begin; t < end; t++) rows[t] = iq3_near_scale(near, word, x, root, all->scaled[0][t]);
     else
-        for (int t = begin; t < end; t += CBQ_LANES) i_st(rows + t, iq3_near_trials(near, word, x, root, f_ld(all->scale + t)));
+        for (int t = begin; t < end; t += CBQ_LANES) i_st(rows + t, iq3_near_trials(near, word, x, root, all->scaled[0] + t));
 }
 
 CBQ_FN void iq3_settle_quad(const iq3_plan *p, const iq3_group *g, iq3_trials *all, int q) {
@@ -101,10 +102,15 @@ CBQ_FN void iq3_sum_trials(const iq3_plan *p, const iq3_group *g, const iq3_tria
     const T odd = t_load8(iq3_odd);
     for (int t = 0; t < p->padded; t += CBQ_LANES) {
         F sum_x = f_zero(), sum_q = f_zero();
-        for (int i = 0; i < 32; i++) {
-            F q = t_pick8(odd, i_shr(i_ld(all->rows[i / 4] + t), 3 * (i % 4)));
-            sum_x = f_add(sum_x, f_mul(f_set1(g->wx[i]), q));
-            sum_q = f_add(sum_q, f_mul(f_mul(f_set1(g->w[i]), q), q));
+        for (int quad = 0; quad < IQ3_QUADS; quad++) {
+            const I word = i_ld(all->rows[quad] + t);
+            const float *w = g->w + 4 * quad, *wx = g->wx + 4 * quad;
+            CBQ_UNROLL_ALL
+            for (int i = 0; i < 4; i++) {
+                F q = t_pick8(odd, i_shr(word, 3 * i));
+                sum_x = f_add(sum_x, f_mul(f_set1(wx[i]), q));
+                sum_q = f_add(sum_q, f_mul(f_mul(f_set1(w[i]), q), q));
+            }
         }
         f_st_f32(sums_x + t, sum_x), f_st_f32(sums_q + t, sum_q);
     }

@@ -63,7 +63,7 @@ CBQ_FN void begin_refining(const float *x, cbq_refining *r) {
 }
 
 /* Groups `ids` of the tile, one to a lane; what is beyond n repeats the first. */
-CBQ_FN void gather_groups(const float *tile, cbq_refined *all, const int16_t *ids, int n, float *x, cbq_refining *r) {
+CBQ_FN void gather_unfinished(const float *tile, cbq_refined *all, const int16_t *ids, int n, float *x, cbq_refining *r) {
     float rows[CBQ_PAIR * 16], codes[16 * CBQ_PAIR], xl[CBQ_PAIR], l2[CBQ_PAIR];
     for (int lane = 0; lane < CBQ_PAIR; lane++) {
         int id = ids[lane < n ? lane : 0];
@@ -78,7 +78,7 @@ CBQ_FN void gather_groups(const float *tile, cbq_refined *all, const int16_t *id
         for (int i = 0; i < 16; i++) r->code[i][v] = lanes_at(codes, i, 2, v);
     }
 }
-CBQ_FN void scatter_groups(const cbq_refining *r, const int16_t *ids, int n, cbq_refined *all) {
+CBQ_FN void scatter_unfinished(const cbq_refining *r, const int16_t *ids, int n, cbq_refined *all) {
     float xl[CBQ_PAIR], l2[CBQ_PAIR], codes[16 * CBQ_PAIR];
     CBQ_EACH_OF(v, 2) {
         f_st_f32(xl + v * CBQ_LANES, r->xl[v]);
@@ -119,9 +119,9 @@ CBQ_FN void refine_tile(const float *tile, cbq_refined *all) {
             const int n = left - at < CBQ_PAIR ? left - at : CBQ_PAIR;
             int16_t own[CBQ_PAIR];
             memcpy(own, ids + at, sizeof own);
-            gather_groups(tile, all, own, n, x, &r);
+            gather_unfinished(tile, all, own, n, x, &r);
             uint32_t changed = refine_once(x, &r);
-            scatter_groups(&r, own, n, all);
+            scatter_unfinished(&r, own, n, all);
             for (; changed; changed &= changed - 1)
                 if (__builtin_ctz(changed) < n) ids[kept++] = own[__builtin_ctz(changed)];
         }
