@@ -35,6 +35,11 @@ static inline __m128i cbq_gap_cvtepi32_epi8(__m512i a) {
     for (int i = 0; i < 16; i++) to[i] = (uint8_t)from[i];
     return _mm_loadu_si128((const __m128i *)(const void *)to);
 }
+/* SIMDe declares a function of this name that is nowhere. */
+static inline __mmask32 cbq_gap_test_epi8_mask(__m256i a, __m256i b) {
+    return _mm256_cmpneq_epi8_mask(_mm256_and_si256(a, b), _mm256_setzero_si256());
+}
+#define _mm256_test_epi8_mask(a, b) cbq_gap_test_epi8_mask(a, b)
 #define _mm512_cvtepi32_epi8(a) cbq_gap_cvtepi32_epi8(a)
 static inline __m256i cbq_gap_cvtepi32_epi16(__m512i a) {
     uint32_t from[16];

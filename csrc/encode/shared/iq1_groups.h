@@ -138,7 +138,7 @@ CBQ_FN void iq1_fit(const cbq_neighbours *t, const float *x, const float *w, int
     for (int i = 0; i < n; i++) f_st_f32(g.place[i], f_set1((float)i));
     sorted = g;
     iq1_sort(&sorted, n);
-    iq1_best best = {.scale = f_zero(), .score = f_set1(-FLT_MIN), .split = i_set1(-1)};
+    iq1_best best = {.scale = f_zero(), .score = f_set1(-FLT_MAX), .split = i_set1(-1)};
     search(&sorted, &best);
     const M turned = m_lt(best.scale, f_zero());
     const I chosen = i_shr(best.split, 16), deltas = i_select(turned, i_sub(i_set1(3), chosen), chosen);
