@@ -37,7 +37,7 @@ def flags() -> tuple[list[str], list[str]]:
     compile_flags += ["-Werror=implicit-function-declaration", "-Werror=implicit-int"]
     compile_flags += ["-isystem", numpy.get_include()]
     compile_flags += ["-O1", "-g"] if os.environ.get("CBQUANT_DEBUG") == "1" else ["-O3", "-g0"]
-    link_flags = ["-pthread"]
+    link_flags = ["-pthread", "-lm"]
     if sanitize := os.environ.get("CBQUANT_SANITIZE"):
         compile_flags += [f"-fsanitize={sanitize}", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer"]
         link_flags += [f"-fsanitize={sanitize}"]

@@ -34,6 +34,7 @@ def quantize(
     allow_nonfinite: bool = False,
     threads: int = 0,
     isa: str | None = None,
+    improve: bool = False,
 ) -> None: ...
 def matmul(
     x: NDArray[Any],
@@ -48,6 +49,33 @@ def matmul(
     precision: str = "f32",
     threads: int = 0,
     isa: str | None = None,
+) -> None: ...
+
+# csrc/bind/codecs.c
+def code_kinds() -> list[tuple[str, int, int, int, int, str, float]]: ...
+def decode_codes(
+    codes: NDArray[np.uint8],
+    kind: str,
+    out: NDArray[Any],
+    dtype: str = "float32",
+    packed: bool = False,
+    threads: int = 0,
+    isa: str | None = None,
+    stream: int = -1,
+) -> None: ...
+def encode_codes(
+    x: NDArray[Any],
+    source: str,
+    kind: str,
+    out: NDArray[np.uint8],
+    packed: bool = False,
+    saturate: bool = True,
+    threads: int = 0,
+    isa: str | None = None,
+    rule: str = "floor",
+    emax: int = 0,
+    mbits: int = 0,
+    largest: float = 1.0,
 ) -> None: ...
 
 # csrc/bind/machine.c

@@ -47,7 +47,8 @@ def quantize(
         codes with a smaller squared error (weighted by `imatrix` where there is one); no block gets worse.
     nonfinite : "raise" or "allow"
         What to do about NaN and infinity in `x`, also of float64 beyond the range of float32. Blocks with such numbers
-        have no meaning: "allow" writes some bytes for them, and those of the others.
+        have no meaning: "allow" writes some bytes for them, and the right ones for all
+        other rows.
     out : ndarray, optional
         Where to write: uint8, C-contiguous, writable, of the result's shape, apart from `x`.
     threads : int, optional
@@ -95,8 +96,8 @@ def quantize(
         raise ValueError("out: expected memory of its own, it overlaps x or imatrix")
     k = array.shape[-1]
     rows = array.size // k if k else 0
-    allow = nonfinite == "allow"
-    _core.quantize(array, source, f.name, result, rows, k, weights, allow, check_threads(threads), None)
+    allow, improve = nonfinite == "allow", method == "mse"
+    _core.quantize(array, source, f.name, result, rows, k, weights, allow, check_threads(threads), None, improve)
     return result
 
 
@@ -109,6 +110,8 @@ def _check_word(name: str, word: Any, words: tuple[str, ...]) -> None:
 
 def _as_rows(x: Any, f: Format) -> tuple[NDArray[Any], str]:
     """x as C takes it, and the name of its type there."""
+    if isinstance(x, np.ma.MaskedArray):
+        raise TypeError("x: expected a plain array, got a masked one; fill what is masked first")
     array = np.asarray(x)
     source = _SOURCES.get(array.dtype.name)
     if source is None:

@@ -1,5 +1,6 @@
 /* The choice of an instruction set at run time. */
 #pragma once
+#include "codecs/codecs.h"
 #include "encode/encode.h"
 #include "kernels/kernels.h"
 #include "status.h"
@@ -12,6 +13,7 @@ typedef struct {
     const cbq_int_kernels *ints; /* for the panels of `kernels` */
     cbq_tile_fn *tile_bf16;      /* NULL where bf16 has no instructions */
     const cbq_encoders *encoders;
+    const cbq_codecs *codecs;
 } cbq_level;
 
 extern const cbq_level cbq_levels[]; /* of this build, weakest first */

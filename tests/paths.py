@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cbquant import _core, formats
+from cbquant._buffer import PLAIN_DTYPES
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 # Levels of the emulated build: those with a file of their own, and of these the ones that decode.
@@ -73,6 +74,25 @@ class Path:
         f = next(f for f in formats() if f.name == fmt)
         out = np.full((len(x), x.shape[1] // f.elements * f.bytes), 0xA5, np.uint8)
         self.core.quantize(x, "f32", fmt, out, *x.shape, imatrix, allow_nonfinite, threads, self.level)
+        return out
+
+    def decode_codes(
+        self, kind: str, codes: NDArray[np.uint8], dtype: str = "float32", packed: bool = False, threads: int = 1
+    ) -> NDArray[Any]:
+        """The bits of the values of codes; the memory they go to is filled with something else first."""
+        bits = next(row[1] for row in self.core.code_kinds() if row[0] == kind) if packed else 8
+        out = np.full(codes.size * 8 // bits, 0x5A5A, DTYPES[dtype])
+        self.core.decode_codes(codes, kind, out, dtype, packed, threads, self.level)
+        return out
+
+    def encode_codes(
+        self, kind: str, x: NDArray[Any], packed: bool = False, saturate: bool = True, threads: int = 1, **rule: Any
+    ) -> NDArray[np.uint8]:
+        """The codes of x; the memory they go to is filled with something else first. `rule`: of e8m0."""
+        source = next(fmt for fmt, name in PLAIN_DTYPES.items() if name == x.dtype.name)
+        bits = next(row[1] for row in self.core.code_kinds() if row[0] == kind) if packed else 8
+        out = np.full(x.size * bits // 8, 0xA5, np.uint8)
+        self.core.encode_codes(x, source, kind, out, packed, saturate, threads, self.level, **rule)
         return out
 
 

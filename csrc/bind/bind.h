@@ -29,4 +29,4 @@ int cbq_check_threads(int threads);
    of threads. Every function that needs either calls it first. An error is raised and not remembered. */
 int cbq_use_environment(int needs_threads);
 
-extern PyMethodDef cbq_decode_methods[], cbq_encode_methods[], cbq_machine_methods[], cbq_product_methods[];
+extern PyMethodDef cbq_decode_methods[], cbq_encode_methods[], cbq_machine_methods[], cbq_product_methods[], cbq_codec_methods[];

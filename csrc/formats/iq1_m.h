@@ -5,6 +5,7 @@
                 nibble of the f16 scale d, the lowest one first
    y = (d * (2 s + 1)) * (G + delta), delta = +-1/8; as integers, (d / 8) * (2 s + 1) * (8 G +- 1) */
 #include "../tables/iq1_grid8.h"
+#include "shared/fields.h"
 typedef struct { uint8_t qs[32], qh[16], scales[8]; } cbq_iq1_m_block;
 
 CBQ_FN W cbq_iq1_m_codes(const cbq_iq1_m_block *b, uint32_t r, uint32_t o) {
@@ -23,6 +24,13 @@ CBQ_FN uint32_t cbq_iq1_m_s4(const cbq_iq1_m_block *b, uint32_t k) {
     return 2 * cbq_spread_octals(cbq_u16(b->scales + 2 * k, 2)) + CBQ_B(1);
 }
 
+CBQ_FN void cbq_iq1_m_pack_scales(cbq_iq1_m_block *b, const uint8_t scales[16], uint16_t d) {
+    for (int i = 0; i < 4; i++) {
+        const uint8_t *four = scales + 4 * i;
+        uint16_t s = (uint16_t)(four[0] | four[1] << 3 | four[2] << 6 | four[3] << 9 | (d >> 4 * i & 15) << 12);
+        memcpy(b->scales + 2 * i, &s, 2);
+    }
+}
 /* minus: the sign of delta of each row. */
 CBQ_FN void cbq_iq1_m_pack(cbq_iq1_m_block *b, const uint16_t rows[32], const uint8_t minus[32], const uint8_t scales[16], uint16_t d) {
     for (int e = 0; e < 32; e++) b->qs[e] = (uint8_t)rows[e];
@@ -30,11 +38,9 @@ CBQ_FN void cbq_iq1_m_pack(cbq_iq1_m_block *b, const uint16_t rows[32], const ui
         const int low = rows[2 * g] >> 8 | minus[2 * g] << 3, high = rows[2 * g + 1] >> 8 | minus[2 * g + 1] << 3;
         b->qh[g] = (uint8_t)(low | high << 4);
     }
-    for (int i = 0; i < 4; i++) {
-        const uint8_t *four = scales + 4 * i;
-        uint16_t s = (uint16_t)(four[0] | four[1] << 3 | four[2] << 6 | four[3] << 9 | (d >> 4 * i & 15) << 12);
-        memcpy(b->scales + 2 * i, &s, 2);
-    }
+    cbq_iq1_m_pack_scales(b, scales, d);
 }
+CBQ_FN void cbq_iq1_m_write(cbq_iq1_m_block *b, const cbq_fields *f) { cbq_iq1_m_pack_scales(b, f->s, f->d); }
 
+#define CBQ_STORE_iq1_m KEPT, F16(0.125), STEPS(0, 7, 2, 1)
 #define CBQ_FORMAT_iq1_m(BLOCK, PLAIN) BLOCK(iq1_m, 29, 256, 56, 16, SIGNED(5), GROUPS, NOMIN, 0, "ternary grid of 8 with delta, 3-bit scales of 16")

@@ -5,6 +5,7 @@
             bit 15 the sign of delta: +-1/8
    y = (d * (2 s + 1)) * (G + delta); as integers, (d / 8) * (2 s + 1) * (8 G +- 1) */
 #include "../tables/iq1_grid8.h"
+#include "shared/fields.h"
 typedef struct { uint8_t d[2], qs[32], qh[16]; } cbq_iq1_s_block;
 
 CBQ_FN W cbq_iq1_s_codes(const cbq_iq1_s_block *b, uint32_t r, uint32_t o) {
@@ -30,5 +31,10 @@ CBQ_FN void cbq_iq1_s_pack(cbq_iq1_s_block *b, const uint16_t rows[32], const ui
         memcpy(b->qh + 2 * g, &h, 2);
     }
 }
+CBQ_FN void cbq_iq1_s_write(cbq_iq1_s_block *b, const cbq_fields *f) {
+    memcpy(b->d, &f->d, 2);
+    for (int g = 0; g < 8; g++) b->qh[2 * g + 1] = (uint8_t)((b->qh[2 * g + 1] & 0x8f) | f->s[g] << 4);
+}
 
+#define CBQ_STORE_iq1_s KEPT, F16(0.125), STEPS(0, 7, 2, 1)
 #define CBQ_FORMAT_iq1_s(BLOCK, PLAIN) BLOCK(iq1_s, 19, 256, 50, 32, SIGNED(5), GROUPS, NOMIN, 1, "ternary grid of 8 with delta, 3-bit scales of 32")

@@ -6,6 +6,7 @@
     74  scales  8 bytes: nibble t mod 2 of byte t div 2 is the scale s of group t
    y = (d * (s + 0.5) * 0.25) * G * sign; as integers, (d / 8) * (2 s + 1) * (+-G) */
 #include "../tables/iq2_s_grid.h"
+#include "shared/fields.h"
 typedef struct { uint8_t d[2], qs[32], signs[32], qh[8], scales[8]; } cbq_iq2_s_block;
 
 CBQ_FN W cbq_iq2_s_codes(const cbq_iq2_s_block *b, uint32_t r, uint32_t o) {
@@ -28,5 +29,10 @@ CBQ_FN void cbq_iq2_s_pack(cbq_iq2_s_block *b, const uint16_t rows[32], const ui
         b->scales[i] = (uint8_t)(scales[2 * i] | scales[2 * i + 1] << 4);
     }
 }
+CBQ_FN void cbq_iq2_s_write(cbq_iq2_s_block *b, const cbq_fields *f) {
+    memcpy(b->d, &f->d, 2);
+    for (int i = 0; i < 8; i++) b->scales[i] = (uint8_t)(f->s[2 * i] | f->s[2 * i + 1] << 4);
+}
 
+#define CBQ_STORE_iq2_s KEPT, F16(0.125), STEPS(0, 15, 2, 1)
 #define CBQ_FORMAT_iq2_s(BLOCK, PLAIN) BLOCK(iq2_s, 22, 256, 82, 16, SIGNED(7), GROUPS, NOMIN, 0, "grid of 8 magnitudes, signs, 4-bit scales of 16")

@@ -4,6 +4,7 @@
     66  scales  8 bytes: nibble t mod 2 of byte t div 2 is the scale s of group t
    y = (d * (s + 0.5) * 0.25) * G * sign; as integers, (d / 8) * (2 s + 1) * (+-G) */
 #include "../tables/iq2_xs_grid.h"
+#include "shared/fields.h"
 typedef struct { uint8_t d[2], qs[64], scales[8]; } cbq_iq2_xs_block;
 
 CBQ_FN W cbq_iq2_xs_codes(const cbq_iq2_xs_block *b, uint32_t r, uint32_t o) {
@@ -26,5 +27,10 @@ CBQ_FN void cbq_iq2_xs_pack(cbq_iq2_xs_block *b, const uint16_t rows[32], const 
     }
     for (int i = 0; i < 8; i++) b->scales[i] = (uint8_t)(scales[2 * i] | scales[2 * i + 1] << 4);
 }
+CBQ_FN void cbq_iq2_xs_write(cbq_iq2_xs_block *b, const cbq_fields *f) {
+    memcpy(b->d, &f->d, 2);
+    for (int i = 0; i < 8; i++) b->scales[i] = (uint8_t)(f->s[2 * i] | f->s[2 * i + 1] << 4);
+}
 
+#define CBQ_STORE_iq2_xs KEPT, F16(0.125), STEPS(0, 15, 2, 1)
 #define CBQ_FORMAT_iq2_xs(BLOCK, PLAIN) BLOCK(iq2_xs, 17, 256, 74, 16, SIGNED(7), GROUPS, NOMIN, 1, "grid of 8 magnitudes, signs, 4-bit scales of 16")

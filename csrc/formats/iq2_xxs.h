@@ -4,6 +4,7 @@
         row e (the eighth sign is their parity), bits 28..31 the scale s
    y = (d * (s + 0.5) * 0.25) * G * sign; as integers, (d / 8) * (2 s + 1) * (+-G) */
 #include "../tables/iq2_xxs_grid.h"
+#include "shared/fields.h"
 typedef struct { uint8_t d[2], q[64]; } cbq_iq2_xxs_block;
 
 CBQ_FN W cbq_iq2_xxs_codes(const cbq_iq2_xxs_block *b, uint32_t r, uint32_t o) {
@@ -29,5 +30,10 @@ CBQ_FN void cbq_iq2_xxs_pack(cbq_iq2_xxs_block *b, const uint16_t rows[32], cons
         memcpy(b->q + 8 * g + 4, &w, 4);
     }
 }
+CBQ_FN void cbq_iq2_xxs_write(cbq_iq2_xxs_block *b, const cbq_fields *f) {
+    memcpy(b->d, &f->d, 2);
+    for (int g = 0; g < 8; g++) b->q[8 * g + 7] = (uint8_t)((b->q[8 * g + 7] & 15) | f->s[g] << 4);
+}
 
+#define CBQ_STORE_iq2_xxs KEPT, F16(0.125), STEPS(0, 15, 2, 1)
 #define CBQ_FORMAT_iq2_xxs(BLOCK, PLAIN) BLOCK(iq2_xxs, 16, 256, 66, 32, SIGNED(7), GROUPS, NOMIN, 1, "grid of 8 magnitudes, signs, 4-bit scales of 32")

@@ -6,6 +6,7 @@
    106  scales  4 bytes: nibble g mod 2 of byte g div 2 is the scale s of group g
    y = (d * (2 s + 1)) * G * sign */
 #include "../tables/iq3_s_grid.h"
+#include "shared/fields.h"
 typedef struct { uint8_t d[2], qs[64], qh[8], signs[32], scales[4]; } cbq_iq3_s_block;
 
 CBQ_FN W cbq_iq3_s_codes(const cbq_iq3_s_block *b, uint32_t r, uint32_t o) {
@@ -24,5 +25,10 @@ CBQ_FN void cbq_iq3_s_pack(cbq_iq3_s_block *b, const uint8_t low[64], const uint
     memcpy(b->signs, signs, 32);
     for (int g = 0; g < 8; g += 2) b->scales[g / 2] = (uint8_t)(scales[g] | scales[g + 1] << 4);
 }
+CBQ_FN void cbq_iq3_s_write(cbq_iq3_s_block *b, const cbq_fields *f) {
+    memcpy(b->d, &f->d, 2);
+    for (int i = 0; i < 4; i++) b->scales[i] = (uint8_t)(f->s[2 * i] | f->s[2 * i + 1] << 4);
+}
 
+#define CBQ_STORE_iq3_s KEPT, F16(1), STEPS(0, 15, 2, 1)
 #define CBQ_FORMAT_iq3_s(BLOCK, PLAIN) BLOCK(iq3_s, 21, 256, 110, 32, SIGNED(7), GROUPS, NOMIN, 0, "grid of 4 magnitudes, signs, 4-bit scales of 32")

@@ -5,6 +5,7 @@
             parity), bits 28..31 the scale s
    y = (d * (s + 0.5) * 0.5) * G * sign; as integers, (d / 4) * (2 s + 1) * (+-G) */
 #include "../tables/iq3_xxs_grid.h"
+#include "shared/fields.h"
 typedef struct { uint8_t d[2], qs[64], w[32]; } cbq_iq3_xxs_block;
 
 CBQ_FN W cbq_iq3_xxs_codes(const cbq_iq3_xxs_block *b, uint32_t r, uint32_t o) {
@@ -26,5 +27,10 @@ CBQ_FN void cbq_iq3_xxs_pack(cbq_iq3_xxs_block *b, const uint8_t rows[64], const
         memcpy(b->w + 4 * g, &w, 4);
     }
 }
+CBQ_FN void cbq_iq3_xxs_write(cbq_iq3_xxs_block *b, const cbq_fields *f) {
+    memcpy(b->d, &f->d, 2);
+    for (int g = 0; g < 8; g++) b->w[4 * g + 3] = (uint8_t)((b->w[4 * g + 3] & 15) | f->s[g] << 4);
+}
 
+#define CBQ_STORE_iq3_xxs KEPT, F16(0.25), STEPS(0, 15, 2, 1)
 #define CBQ_FORMAT_iq3_xxs(BLOCK, PLAIN) BLOCK(iq3_xxs, 18, 256, 98, 32, SIGNED(7), GROUPS, NOMIN, 0, "grid of 4 magnitudes, signs, 4-bit scales of 32")

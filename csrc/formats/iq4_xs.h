@@ -6,6 +6,7 @@
    y = (d * (s - 32)) * C[q], C the codebook of shared/iq4_values.h */
 #include "shared/iq4_values.h"
 #include "shared/nibbles.h"
+#include "shared/fields.h"
 typedef struct { uint8_t d[2], scales_h[2], scales_l[4], qs[128]; } cbq_iq4_xs_block;
 
 CBQ_FN W cbq_iq4_xs_codes(const cbq_iq4_xs_block *b, uint32_t r, uint32_t o) { return w_nib16(b->qs + 16 * r, o, 8); }
@@ -25,5 +26,7 @@ CBQ_FN void cbq_iq4_xs_pack(cbq_iq4_xs_block *b, const uint8_t codes[256], const
     }
     for (int g = 0; g < 8; g++) cbq_pack_nibbles(b->qs + 16 * g, codes + 32 * g, 16);
 }
+CBQ_FN void cbq_iq4_xs_write(cbq_iq4_xs_block *b, const cbq_fields *f) { cbq_iq4_xs_pack(b, f->codes, f->s, f->d); }
 
+#define CBQ_STORE_iq4_xs BOOK, F16(1), STEPS(0, 63, 1, -32)
 #define CBQ_FORMAT_iq4_xs(BLOCK, PLAIN) BLOCK(iq4_xs, 23, 256, 136, 32, TABLE(cbq_iq4_values, 1, 8), GROUPS, NOMIN, 0, "codebook of 16, 6-bit scales of 32")

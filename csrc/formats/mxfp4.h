@@ -4,6 +4,7 @@
    y = scale * E[q], E the values of shared/e2m1_values.h */
 #include "shared/e2m1_values.h"
 #include "shared/nibbles.h"
+#include "shared/fields.h"
 typedef struct { uint8_t x[1], qs[16]; } cbq_mxfp4_block;
 
 CBQ_FN W cbq_mxfp4_codes(const cbq_mxfp4_block *b, uint32_t r, uint32_t o) { (void)r; return w_nib16(b->qs, o, 1); }
@@ -17,5 +18,7 @@ CBQ_FN void cbq_mxfp4_pack(cbq_mxfp4_block *b, const uint8_t codes[32], uint8_t 
     b->x[0] = x;
     cbq_pack_nibbles(b->qs, codes, 16);
 }
+CBQ_FN void cbq_mxfp4_write(cbq_mxfp4_block *b, const cbq_fields *f) { cbq_mxfp4_pack(b, f->codes, f->s[0]); }
 
+#define CBQ_STORE_mxfp4 BOOK, BYTES
 #define CBQ_FORMAT_mxfp4(BLOCK, PLAIN) BLOCK(mxfp4, 39, 32, 17, 32, TABLE(cbq_e2m1_values, 2, 5), ONE, NOMIN, 0, "E2M1 codes, E8M0 scale (OCP MX)")

@@ -4,6 +4,7 @@
    y = scale * E[q], E the values of shared/e2m1_values.h */
 #include "shared/e2m1_values.h"
 #include "shared/nibbles.h"
+#include "shared/fields.h"
 typedef struct { uint8_t x[4], qs[32]; } cbq_nvfp4_block;
 
 CBQ_FN W cbq_nvfp4_codes(const cbq_nvfp4_block *b, uint32_t r, uint32_t o) { return w_nib8(b->qs + 16 * r, o, 4); }
@@ -17,5 +18,7 @@ CBQ_FN void cbq_nvfp4_pack(cbq_nvfp4_block *b, const uint8_t codes[64], const ui
     memcpy(b->x, x, 4);
     for (int g = 0; g < 4; g++) cbq_pack_nibbles(b->qs + 8 * g, codes + 16 * g, 8);
 }
+CBQ_FN void cbq_nvfp4_write(cbq_nvfp4_block *b, const cbq_fields *f) { cbq_nvfp4_pack(b, f->codes, f->s); }
 
+#define CBQ_STORE_nvfp4 BOOK, BYTES
 #define CBQ_FORMAT_nvfp4(BLOCK, PLAIN) BLOCK(nvfp4, 40, 64, 36, 16, TABLE(cbq_e2m1_values, 2, 5), FLOATS, NOMIN, 0, "E2M1 codes, E4M3 scales of 16")

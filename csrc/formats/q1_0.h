@@ -2,6 +2,7 @@
      0  d   f16
      2  qs  16 bytes: bit i mod 8 of byte i div 8 is element i
    y = d where the bit is 1, else -d: the code is +1 or -1, so a zero keeps its sign */
+#include "shared/fields.h"
 typedef struct { uint8_t d[2], qs[16]; } cbq_q1_0_block;
 
 CBQ_FN W cbq_q1_0_codes(const cbq_q1_0_block *b, uint32_t r, uint32_t o) {
@@ -12,5 +13,7 @@ CBQ_FN void cbq_q1_0_pack(cbq_q1_0_block *b, const uint32_t positive[4], uint16_
     memcpy(b->d, &d, 2);
     memcpy(b->qs, positive, 16);
 }
+CBQ_FN void cbq_q1_0_write(cbq_q1_0_block *b, const cbq_fields *f) { memcpy(b->d, &f->d, 2); }
 
+#define CBQ_STORE_q1_0 KEPT, F16(1)
 #define CBQ_FORMAT_q1_0(BLOCK, PLAIN) BLOCK(q1_0, 41, 128, 18, 128, SIGNED(2), ONE, NOMIN, 0, "signs, one scale")

@@ -5,6 +5,7 @@
     82  dmin    f16
    y = (d * s) * q - (dmin * m) */
 #include "shared/pairs.h"
+#include "shared/fields.h"
 typedef struct { uint8_t scales[16], qs[64], d[2], dmin[2]; } cbq_q2_k_block;
 
 CBQ_FN W cbq_q2_k_codes(const cbq_q2_k_block *b, uint32_t r, uint32_t o) {
@@ -20,5 +21,7 @@ CBQ_FN void cbq_q2_k_pack(cbq_q2_k_block *b, const uint8_t codes[256], const uin
     memcpy(b->d, &d, 2);
     memcpy(b->dmin, &dmin, 2);
 }
+CBQ_FN void cbq_q2_k_write(cbq_q2_k_block *b, const cbq_fields *f) { cbq_q2_k_pack(b, f->codes, f->s, f->m, f->d, f->dmin); }
 
+#define CBQ_STORE_q2_k FREE(0, 3), F16(1), STEPS(0, 15, 1, 0), MINIMUMS(15)
 #define CBQ_FORMAT_q2_k(BLOCK, PLAIN) BLOCK(q2_k, 10, 256, 84, 16, LINEAR(0, 2), GROUPS, MIN_GROUPS, 0, "2-bit codes, 4-bit scales and minimums of 16")

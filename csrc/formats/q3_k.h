@@ -6,6 +6,7 @@
    108  d       f16
    y = (d * (s - 32)) * (q - 4) */
 #include "shared/pairs.h"
+#include "shared/fields.h"
 typedef struct { uint8_t hmask[32], qs[64], scales[12], d[2]; } cbq_q3_k_block;
 
 CBQ_FN W cbq_q3_k_codes(const cbq_q3_k_block *b, uint32_t r, uint32_t o) {
@@ -29,5 +30,7 @@ CBQ_FN void cbq_q3_k_pack(cbq_q3_k_block *b, const uint8_t codes[256], const uin
     for (int k = 0; k < 4; k++) b->scales[8 + k] = (uint8_t)(s[k] >> 4 | s[k + 4] >> 4 << 2 | s[k + 8] >> 4 << 4 | s[k + 12] >> 4 << 6);
     memcpy(b->d, &d, 2);
 }
+CBQ_FN void cbq_q3_k_write(cbq_q3_k_block *b, const cbq_fields *f) { cbq_q3_k_pack(b, f->codes, f->s, f->d); }
 
+#define CBQ_STORE_q3_k FREE(0, 7), F16(1), STEPS(0, 63, 1, -32)
 #define CBQ_FORMAT_q3_k(BLOCK, PLAIN) BLOCK(q3_k, 11, 256, 110, 16, LINEAR(4, 3), GROUPS, NOMIN, 0, "3-bit codes, 6-bit scales of 16")

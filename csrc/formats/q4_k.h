@@ -6,6 +6,7 @@
    y = (d * s) * q - (dmin * m) */
 #include "shared/k_scales.h"
 #include "shared/nibbles.h"
+#include "shared/fields.h"
 typedef struct { uint8_t d[2], dmin[2], scales[12], qs[128]; } cbq_q4_k_block;
 
 CBQ_FN W cbq_q4_k_codes(const cbq_q4_k_block *b, uint32_t r, uint32_t o) {
@@ -21,5 +22,7 @@ CBQ_FN void cbq_q4_k_pack(cbq_q4_k_block *b, const uint8_t codes[256], const uin
     cbq_k_pack_scales(b->scales, s, m);
     for (int g = 0; g < 8; g += 2) cbq_pack_nibbles(b->qs + 16 * g, codes + 32 * g, 32);
 }
+CBQ_FN void cbq_q4_k_write(cbq_q4_k_block *b, const cbq_fields *f) { cbq_q4_k_pack(b, f->codes, f->s, f->m, f->d, f->dmin); }
 
+#define CBQ_STORE_q4_k FREE(0, 15), F16(1), STEPS(0, 63, 1, 0), MINIMUMS(63)
 #define CBQ_FORMAT_q4_k(BLOCK, PLAIN) BLOCK(q4_k, 12, 256, 144, 32, LINEAR(0, 4), GROUPS, MIN_GROUPS, 0, "4-bit codes, 6-bit scales and minimums of 32")

@@ -5,6 +5,7 @@
      8  qs  16 bytes: low nibbles are elements 0..15, high nibbles 16..31
    y = d * q + m, which is d * q - dmin for dmin = -m */
 #include "shared/nibbles.h"
+#include "shared/fields.h"
 typedef struct { uint8_t d[2], m[2], qh[4], qs[16]; } cbq_q5_1_block;
 
 CBQ_FN W cbq_q5_1_codes(const cbq_q5_1_block *b, uint32_t r, uint32_t o) {
@@ -19,5 +20,7 @@ CBQ_FN void cbq_q5_1_pack(cbq_q5_1_block *b, const uint8_t codes[32], uint32_t f
     memcpy(b->qh, &fifth, 4);
     cbq_pack_nibbles(b->qs, codes, 16);
 }
+CBQ_FN void cbq_q5_1_write(cbq_q5_1_block *b, const cbq_fields *f) { cbq_q5_1_pack(b, f->codes, cbq_fifth_bits(f->codes), f->d, f->dmin); }
 
+#define CBQ_STORE_q5_1 FREE(0, 31), F16(1), MINIMUM(-1)
 #define CBQ_FORMAT_q5_1(BLOCK, PLAIN) BLOCK(q5_1, 7, 32, 24, 32, LINEAR(0, 5), ONE, MIN_ONE, 0, "5-bit codes, one scale and one minimum")

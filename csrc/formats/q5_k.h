@@ -7,6 +7,7 @@
    y = (d * s) * q - (dmin * m) */
 #include "shared/k_scales.h"
 #include "shared/nibbles.h"
+#include "shared/fields.h"
 typedef struct { uint8_t d[2], dmin[2], scales[12], qh[32], qs[128]; } cbq_q5_k_block;
 
 CBQ_FN W cbq_q5_k_codes(const cbq_q5_k_block *b, uint32_t r, uint32_t o) {
@@ -27,5 +28,7 @@ CBQ_FN void cbq_q5_k_pack(cbq_q5_k_block *b, const uint8_t codes[256], const uin
     }
     for (int g = 0; g < 8; g += 2) cbq_pack_nibbles(b->qs + 16 * g, codes + 32 * g, 32);
 }
+CBQ_FN void cbq_q5_k_write(cbq_q5_k_block *b, const cbq_fields *f) { cbq_q5_k_pack(b, f->codes, f->s, f->m, f->d, f->dmin); }
 
+#define CBQ_STORE_q5_k FREE(0, 31), F16(1), STEPS(0, 63, 1, 0), MINIMUMS(63)
 #define CBQ_FORMAT_q5_k(BLOCK, PLAIN) BLOCK(q5_k, 13, 256, 176, 32, LINEAR(0, 5), GROUPS, MIN_GROUPS, 0, "5-bit codes, 6-bit scales and minimums of 32")

@@ -6,6 +6,7 @@
    y = (d * s) * (q - 32) */
 #include "shared/pairs.h"
 #include "shared/nibbles.h"
+#include "shared/fields.h"
 typedef struct { uint8_t ql[128], qh[64], scales[16], d[2]; } cbq_q6_k_block;
 
 CBQ_FN W cbq_q6_k_codes(const cbq_q6_k_block *b, uint32_t r, uint32_t o) {
@@ -23,5 +24,7 @@ CBQ_FN void cbq_q6_k_pack(cbq_q6_k_block *b, const uint8_t codes[256], const int
     memcpy(b->scales, s, 16);
     memcpy(b->d, &d, 2);
 }
+CBQ_FN void cbq_q6_k_write(cbq_q6_k_block *b, const cbq_fields *f) { cbq_q6_k_pack(b, f->codes, (const int8_t *)f->s, f->d); }
 
+#define CBQ_STORE_q6_k FREE(0, 63), F16(1), STEPS(-128, 127, 1, 0)
 #define CBQ_FORMAT_q6_k(BLOCK, PLAIN) BLOCK(q6_k, 14, 256, 210, 16, LINEAR(32, 6), GROUPS, NOMIN, 0, "6-bit codes, 8-bit scales of 16")

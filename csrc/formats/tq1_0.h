@@ -6,6 +6,7 @@
     52  d   f16
    A digit is the integer part of 3 * (byte * 3^n mod 256) / 256.
    y = d * (q - 1) */
+#include "shared/fields.h"
 typedef struct { uint8_t qs[48], qh[4], d[2]; } cbq_tq1_0_block;
 
 CBQ_FN W cbq_tq1_0_codes(const cbq_tq1_0_block *b, uint32_t r, uint32_t o) {
@@ -29,5 +30,7 @@ CBQ_FN void cbq_tq1_0_pack(cbq_tq1_0_block *b, const uint8_t codes[256], uint16_
     for (int l = 0; l < 16; l++) b->qs[32 + l] = cbq_tq1_0_digits(codes + 160 + l, 16, 5);
     for (int l = 0; l < 4; l++) b->qh[l] = cbq_tq1_0_digits(codes + 240 + l, 4, 4);
 }
+CBQ_FN void cbq_tq1_0_write(cbq_tq1_0_block *b, const cbq_fields *f) { cbq_tq1_0_pack(b, f->codes, f->d); }
 
+#define CBQ_STORE_tq1_0 FREE(0, 2), F16(1)
 #define CBQ_FORMAT_tq1_0(BLOCK, PLAIN) BLOCK(tq1_0, 34, 256, 54, 256, LINEAR(1, 2), ONE, NOMIN, 0, "ternary, five digits a byte, one scale")

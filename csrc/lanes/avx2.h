@@ -1,5 +1,6 @@
 /* The lane vocabulary of AVX2: eight lanes. README.md says what the names mean. */
 #pragma once
+#include "pieces.h"
 
 typedef __m256 M; /* all bits of a lane where it holds */
 
@@ -57,6 +58,29 @@ CBQ_FN uint32_t u8_bits(const uint8_t *p, int bit) {
     return (uint32_t)_mm256_movemask_epi8(_mm256_slli_epi16(_mm256_loadu_si256((const __m256i *)(const void *)p), 7 - bit));
 }
 CBQ_FN I i_ld_u16(const uint16_t *p) { return _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)(const void *)p)); }
+/* Four codes of 4 or 6 bits begin a byte: those bytes to each of four lanes, then every lane is shifted to its own. */
+CBQ_FN __m256i i_four_shifts(int bits) { return _mm256_setr_epi32(0, bits, 2 * bits, 3 * bits, 0, bits, 2 * bits, 3 * bits); }
+CBQ_FN I i_ld_codes(const uint8_t *p, int bits) {
+    if (bits == 8) return _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)p));
+    uint64_t v = cbq_few_bytes(p, bits);
+    const int low = 0x020100, high = low + bits / 2 * 0x010101;
+    __m256i fours = _mm256_shuffle_epi8(_mm256_set1_epi64x((long long)v), _mm256_setr_epi32(low, low, low, low, high, high, high, high));
+    return _mm256_srlv_epi32(fours, i_four_shifts(bits));
+}
+CBQ_FN void i_st_codes(uint8_t *to, I a, int bits) {
+    __m256i v = _mm256_sllv_epi32(a, i_four_shifts(bits));
+    v = _mm256_or_si256(v, _mm256_srli_epi64(v, 32));
+    v = _mm256_or_si256(v, _mm256_srli_si256(v, 8));
+    uint64_t low = (uint32_t)_mm256_extract_epi32(v, 0), high = (uint32_t)_mm256_extract_epi32(v, 4), all = low | high << 4 * bits;
+    memcpy(to, &all, (size_t)bits);
+}
+CBQ_FN __m128 f_ld4_f64_odd(const uint8_t *p) {
+    const __m256i beyond = _mm256_set1_epi64x(CBQ_BEYOND_F32);
+    __m256i u = _mm256_loadu_si256((const __m256i *)(const void *)p);
+    u = _mm256_or_si256(u, _mm256_add_epi64(_mm256_and_si256(u, beyond), beyond));
+    return _mm256_cvtpd_ps(_mm256_castsi256_pd(_mm256_andnot_si256(beyond, u)));
+}
+CBQ_FN F f_ld_f64_odd(const uint8_t *p) { return _mm256_set_m128(f_ld4_f64_odd(p + 32), f_ld4_f64_odd(p)); }
 
 typedef struct { __m256 low, high; } T;
 CBQ_FN T t_load8(const float *p) { return (T){_mm256_loadu_ps(p), _mm256_setzero_ps()}; }

@@ -1,5 +1,6 @@
 /* The lane vocabulary of AVX-512: sixteen lanes. README.md says what the names mean. */
 #pragma once
+#include "pieces.h"
 
 typedef __mmask16 M;
 
@@ -45,6 +46,37 @@ CBQ_FN uint32_t u8_bits(const uint8_t *p, int bit) {
     return _mm256_test_epi8_mask(_mm256_loadu_si256((const __m256i *)(const void *)p), _mm256_set1_epi8((char)(1 << bit)));
 }
 CBQ_FN I i_ld_u16(const uint16_t *p) { return _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)(const void *)p)); }
+/* Four codes of 4 or 6 bits begin a byte: those bytes to each of four lanes, then every lane is shifted to its own. */
+CBQ_FN __m512i i_four_shifts(int bits) {
+    const int a = bits, b = 2 * bits, c = 3 * bits;
+    return _mm512_setr_epi32(0, a, b, c, 0, a, b, c, 0, a, b, c, 0, a, b, c);
+}
+CBQ_FN I i_ld_codes(const uint8_t *p, int bits) {
+    if (bits == 8) return _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)(const void *)p));
+    const int next = bits / 2 * 0x010101, a = 0x020100, b = a + next, c = b + next, d = c + next;
+    __m128i packed = _mm_loadl_epi64((const __m128i *)(const void *)p);
+    if (bits == 6) packed = _mm_insert_epi32(packed, (int)cbq_u32(p + 8, 1), 2);
+    __m512i fours = _mm512_shuffle_epi8(_mm512_broadcast_i32x4(packed), _mm512_setr_epi32(a, a, a, a, b, b, b, b, c, c, c, c, d, d, d, d));
+    return _mm512_srlv_epi32(fours, i_four_shifts(bits));
+}
+CBQ_FN void i_st_codes(uint8_t *to, I a, int bits) {
+    __m512i v = _mm512_sllv_epi32(a, i_four_shifts(bits));
+    v = _mm512_or_si512(v, _mm512_srli_epi64(v, 32));
+    v = _mm512_or_si512(v, _mm512_unpackhi_epi64(v, v));
+    const __m512i twos = _mm512_setr_epi32(0x11100100, 0x31302120, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0);
+    const __m512i threes = _mm512_setr_epi32(0x10020100, 0x21201211, 0x32313022, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0);
+    __m128i packed = _mm512_castsi512_si128(_mm512_permutexvar_epi8(bits == 4 ? twos : threes, v));
+    _mm_storel_epi64((__m128i *)(void *)to, packed);
+    int32_t rest = _mm_extract_epi32(packed, 2);
+    if (bits == 6) memcpy(to + 8, &rest, 4);
+}
+CBQ_FN __m256 f_ld8_f64_odd(const uint8_t *p) {
+    const __m512i beyond = _mm512_set1_epi64(CBQ_BEYOND_F32);
+    __m512i u = _mm512_loadu_si512((const void *)p);
+    u = _mm512_or_si512(u, _mm512_add_epi64(_mm512_and_si512(u, beyond), beyond));
+    return _mm512_cvtpd_ps(_mm512_castsi512_pd(_mm512_andnot_si512(beyond, u)));
+}
+CBQ_FN F f_ld_f64_odd(const uint8_t *p) { return _mm512_insertf32x8(_mm512_castps256_ps512(f_ld8_f64_odd(p)), f_ld8_f64_odd(p + 64), 1); }
 
 typedef __m512 T;
 CBQ_FN T t_load8(const float *p) { return _mm512_broadcast_f32x8(_mm256_loadu_ps(p)); } /* twice: bit 3 of an index does not matter */

@@ -1,5 +1,6 @@
 /* The lane vocabulary of NEON: four lanes. README.md says what the names mean. */
 #pragma once
+#include "pieces.h"
 
 typedef uint32x4_t M; /* all bits of a lane where it holds */
 
@@ -70,6 +71,23 @@ CBQ_FN uint32_t u8_bits(const uint8_t *p, int bit) {
     return bits;
 }
 CBQ_FN I i_ld_u16(const uint16_t *p) { return vreinterpretq_s32_u32(vmovl_u16(vreinterpret_u16_u8(vld1_u8((const uint8_t *)p)))); }
+CBQ_FN I i_ld_codes(const uint8_t *p, int bits) {
+    uint32_t v = (uint32_t)cbq_few_bytes(p, bits / 2);
+    const int32x4_t right = {0, -bits, -2 * bits, -3 * bits};
+    return vreinterpretq_s32_u32(vshlq_u32(vdupq_n_u32(v), right));
+}
+CBQ_FN void i_st_codes(uint8_t *to, I a, int bits) {
+    const int32x4_t left = {0, bits, 2 * bits, 3 * bits};
+    uint32_t v = vaddvq_u32(vshlq_u32(vreinterpretq_u32_s32(a), left));
+    memcpy(to, &v, (size_t)bits / 2);
+}
+CBQ_FN float32x2_t f_ld2_f64_odd(const uint8_t *p) {
+    const uint64x2_t beyond = vdupq_n_u64(CBQ_BEYOND_F32);
+    uint64x2_t u = vreinterpretq_u64_u8(vld1q_u8(p));
+    u = vorrq_u64(u, vaddq_u64(vandq_u64(u, beyond), beyond));
+    return vcvt_f32_f64(vreinterpretq_f64_u64(vbicq_u64(u, beyond)));
+}
+CBQ_FN F f_ld_f64_odd(const uint8_t *p) { return vcombine_f32(f_ld2_f64_odd(p), f_ld2_f64_odd(p + 16)); }
 
 typedef struct { float at[16]; } T;
 CBQ_FN T t_load8(const float *p) { T t; memcpy(t.at, p, 32); return t; }

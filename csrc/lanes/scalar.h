@@ -1,6 +1,7 @@
 /* The lane vocabulary in plain C: four lanes in vectors that every target of gcc and clang has. README.md says what the
    names mean. */
 #pragma once
+#include "pieces.h"
 #include <math.h>
 
 typedef int32_t M __attribute__((vector_size(16))); /* -1 where it holds, else 0 */
@@ -55,6 +56,23 @@ CBQ_FN uint32_t u8_bits(const uint8_t *p, int bit) {
     return bits;
 }
 CBQ_FN I i_ld_u16(const uint16_t *p) { return (I){p[0], p[1], p[2], p[3]}; }
+CBQ_FN I i_ld_codes(const uint8_t *p, int bits) {
+    uint32_t v = (uint32_t)cbq_few_bytes(p, bits / 2);
+    return (I){(int32_t)v, (int32_t)(v >> bits), (int32_t)(v >> 2 * bits), (int32_t)(v >> 3 * bits)};
+}
+CBQ_FN void i_st_codes(uint8_t *to, I a, int bits) {
+    int32_t v = a[0] | a[1] << bits | a[2] << 2 * bits | a[3] << 3 * bits;
+    memcpy(to, &v, (size_t)bits / 2);
+}
+CBQ_FN float cbq_f64_odd(const uint8_t *p) {
+    uint64_t u;
+    double d;
+    memcpy(&u, p, 8);
+    u = (u | ((u & CBQ_BEYOND_F32) + CBQ_BEYOND_F32)) & ~CBQ_BEYOND_F32;
+    memcpy(&d, &u, 8);
+    return (float)d;
+}
+CBQ_FN F f_ld_f64_odd(const uint8_t *p) { return (F){cbq_f64_odd(p), cbq_f64_odd(p + 8), cbq_f64_odd(p + 16), cbq_f64_odd(p + 24)}; }
 
 typedef struct { float at[16]; } T;
 CBQ_FN T t_load8(const float *p) { T t; memcpy(t.at, p, 32); return t; }

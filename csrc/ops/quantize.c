@@ -2,6 +2,7 @@
 
 #include <stdatomic.h>
 
+#include "../encode/improve.h"
 #include "check.h"
 #include "scratch.h"
 
@@ -52,6 +53,7 @@ static void encode(task *t, int64_t begin, int64_t end) {
                          .row_blocks = t->a->k / t->f->elements,
                          .out = t->a->out.data + begin * blocks_of_unit * t->f->bytes};
     if (t->encode(&e)) atomic_store(&t->out_of_memory, 1);
+    else if (t->a->improve) cbq_improve(t->a->format, &e);
     give_floats(t, x);
 }
 

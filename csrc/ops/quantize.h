@@ -8,6 +8,7 @@ typedef struct {
     int format;          /* index in cbq_formats */
     int source;          /* that of x's type: f32, f64, f16, bf16 */
     int allow_nonfinite; /* else NaN or infinity in x is an error */
+    int improve;         /* blocks with a smaller error than the reference's */
     int threads;         /* 1 and up, or 0 for the default */
     const cbq_level *level;
     int64_t rows, k;

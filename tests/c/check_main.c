@@ -5,8 +5,9 @@
 
    FILE is cases, one after the other, in little-endian: the format's name in 16 bytes, the number of blocks as an int64,
    the blocks, then what they decode to, as f32, f16 and bf16. Every level that the machine can run and that brings
-   kernels of its own decodes all of it, and every level multiplies with it. Exit status 0: all bits are equal (NaN equals
-   NaN) and all products near; 1: some are not; 2: the file or CBQUANT_ISA is no good. */
+   kernels of its own decodes all of it and encodes the values again, and every level multiplies with it. Exit status 0: all
+   bits are equal (NaN equals NaN), all encoders give the bytes of plain C, and all products are near; 1: some are not; 2: the
+   file or CBQUANT_ISA is no good. A hash of what plain C encodes is printed: the same on every machine. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,6 +15,7 @@
 #include "base.h"
 #include "ops/dequant.h"
 #include "ops/matmul.h"
+#include "ops/quantize.h"
 
 static const struct { const char *name; int bytes; uint32_t magnitude, infinity; } dtypes[] = {
     [CBQ_F32] = {"f32", 4, 0x7fffffff, 0x7f800000},
@@ -170,6 +172,69 @@ static int64_t multiply_level(const cbq_level *level, cursor file) {
     return wrong;
 }
 
+/* Encoders are tried on what blocks decode to, where those are ordinary numbers; each block is a row. */
+static int64_t take_rows(const test_case *t, int64_t k, float *x) {
+    int64_t rows = 0;
+    for (int64_t i = 0; i < t->values / k && rows < MAX_ROWS; i++) {
+        int ordinary = 1;
+        for (int64_t e = 0; e < k; e++) {
+            float v = x[rows * k + e] = cbq_as_f32(value_at(t->expected[CBQ_F32], i * k + e, 4));
+            ordinary &= fabsf(v) < 1e6f; /* false for NaN */
+        }
+        rows += ordinary;
+    }
+    return rows;
+}
+
+static void encode_rows(const test_case *t, const cbq_level *level, const float *x, const float *importance, int64_t rows, uint8_t *out) {
+    const cbq_format *f = &cbq_formats[t->format];
+    cbq_status st = {CBQ_OK, ""};
+    cbq_quantize_args a = {.format = t->format, .source = cbq_find_format("f32"), .threads = 2, .level = level, .rows = rows, .k = f->elements,
+                           .x = {(const uint8_t *)x, rows * f->elements * 4}, .out = {out, rows * f->bytes}};
+    if (importance) a.importance = (cbq_view){(const uint8_t *)importance, f->elements * 4};
+    memset(out, 0x5a, (size_t)(rows * f->bytes));
+    if (!cbq_quantize(&a, &st)) return;
+    fprintf(stderr, "%s\n", st.text);
+    exit(2);
+}
+
+static uint64_t hash_bytes(uint64_t hash, const uint8_t *p, int64_t n) { /* FNV-1a */
+    for (int64_t i = 0; i < n; i++) hash = (hash ^ p[i]) * 0x100000001b3u;
+    return hash;
+}
+
+/* Rows that differ from plain C's, of a case with and without importance. */
+static int64_t encode_case(const test_case *t, const cbq_level *level, uint64_t *hash) {
+    const cbq_format *f = &cbq_formats[t->format];
+    const int64_t k = f->elements;
+    int64_t differ = 0;
+    if (!level->encoders->encode[t->format]) return 0;
+    float *x = checked(malloc((size_t)((MAX_ROWS + 1) * k) * 4)), *importance = checked(malloc((size_t)k * 4));
+    uint8_t *out = checked(malloc((size_t)(MAX_ROWS * f->bytes))), *plain = checked(malloc((size_t)(MAX_ROWS * f->bytes)));
+    int64_t rows = take_rows(t, k, x);
+    for (int64_t e = 0; e < k; e++) importance[e] = (float)(e * 5 % 17 + 1);
+    for (int weighted = f->needs_imatrix; weighted < 2 && rows > 0; weighted++) {
+        encode_rows(t, level, x, weighted ? importance : NULL, rows, out);
+        encode_rows(t, &cbq_levels[0], x, weighted ? importance : NULL, rows, plain);
+        for (int64_t r = 0; r < rows; r++) differ += memcmp(out + r * f->bytes, plain + r * f->bytes, (size_t)f->bytes) != 0;
+        *hash = hash_bytes(*hash, plain, rows * f->bytes);
+    }
+    if (differ) printf("%s %s: %lld rows are not encoded as in plain C\n", level->name, f->name, (long long)differ);
+    free(x), free(importance), free(out), free(plain);
+    return differ;
+}
+
+static int64_t encode_level(const cbq_level *level, cursor file) {
+    int64_t differ = 0;
+    uint64_t hash = 0xcbf29ce484222325u;
+    while (file.at < file.end) {
+        test_case t = next_case(&file);
+        differ += encode_case(&t, level, &hash);
+    }
+    printf("%s: encoders, %lld rows differ, hash %016llx\n", level->name, (long long)differ, (unsigned long long)hash);
+    return differ;
+}
+
 static int64_t run_level(const cbq_level *level, cursor file) {
     int64_t cases = 0, values = 0, differ = 0;
     for (; file.at < file.end; cases++) {
@@ -215,7 +280,7 @@ int main(int argc, char **argv) {
     int64_t differ = 0;
     for (const cbq_level *level = cbq_levels; level < cbq_levels + cbq_n_levels; level++)
         if (cbq_level_available(level)) {
-            if (strcmp(level->name, level->kernels_name) == 0) differ += run_level(level, file);
+            if (strcmp(level->name, level->kernels_name) == 0) differ += run_level(level, file) + encode_level(level, file);
             differ += multiply_level(level, file);
         }
     return differ ? 1 : 0;

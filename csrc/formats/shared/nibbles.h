@@ -9,3 +9,10 @@ CBQ_FN void cbq_pack_nibbles(uint8_t *to, const uint8_t *codes, int n) {
         memcpy(to + i, &low, 8);
     }
 }
+
+/* The fifth bits of 32 codes. */
+CBQ_FN uint32_t cbq_fifth_bits(const uint8_t codes[32]) {
+    uint32_t bits = 0;
+    for (int i = 0; i < 32; i++) bits |= (uint32_t)(codes[i] >> 4 & 1) << i;
+    return bits;
+}

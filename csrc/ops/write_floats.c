@@ -1,0 +1,67 @@
+#include "write_floats.h"
+
+#include <stdatomic.h>
+
+#include "../cpu.h"
+#include "../threads.h"
+
+enum { GRAIN = 1 << 16 }; /* elements that one thread takes at a time */
+
+/* A piece of the output on its way past the cache: one block of the largest format in float32. So few lines fit the store
+   buffer, and the next tile is decoded while they drain. On Sapphire Rapids, as shares of a streaming fill with one
+   thread: 1 KiB 0.93 to 1.0 over the formats, 2 KiB 0.80 to 0.97, 16 KiB 0.78. */
+enum { TILE_BYTES = 1024, LINE = 64 };
+
+static void decode_range(void *context, int64_t begin, int64_t end) {
+    const cbq_float_job *t = context;
+    t->decode(t->blocks + begin * t->block_bytes, t->out + begin * t->out_bytes, end - begin);
+}
+
+/* Blocks of the tiles to come, into the first-level cache: streaming stores hold the buffers that a miss would wait for.
+   Worth 2 to 5 % for formats of much more than 4 bits; other distances and the second level were no better. */
+enum { AHEAD = 512 };
+
+/* Through a tile, whose lines are those of the output: streaming stores want whole lines, and an output may begin
+   anywhere in one. What is left of a tile's last line waits at the front of the next tile. */
+static void stream_range(void *context, int64_t begin, int64_t end) {
+    const cbq_float_job *t = context;
+    const int64_t tile_blocks = TILE_BYTES / t->out_bytes;
+    uint8_t tile[TILE_BYTES + LINE] __attribute__((aligned(LINE)));
+    uint8_t *y = t->out + begin * t->out_bytes;
+    int64_t skip = (int64_t)((uintptr_t)y % LINE), held = skip; /* the first line's bytes up to `skip` are not ours */
+    uint8_t *line = y - skip;
+    for (int64_t b = begin; b < end; b += tile_blocks) {
+        int64_t n = end - b < tile_blocks ? end - b : tile_blocks;
+        cbq_prefetch((uintptr_t)t->blocks + (uintptr_t)(b * t->block_bytes) + AHEAD, n * t->block_bytes);
+        t->decode(t->blocks + b * t->block_bytes, tile + held, n);
+        held += n * t->out_bytes;
+        int64_t whole = held - held % LINE;
+        if (whole == 0) continue;
+        int64_t done = 0;
+        if (skip) {
+            memcpy(line + skip, tile + skip, (size_t)(LINE - skip));
+            skip = 0;
+            done = LINE;
+        }
+        t->kernels->stream_copy(line + done, tile + done, whole - done);
+        memcpy(tile, tile + whole, LINE);
+        line += whole;
+        held -= whole;
+    }
+    memcpy(line + skip, tile + skip, (size_t)(held - skip));
+    /* Streaming stores are weakly ordered; the full fence of each target orders them too. One a piece: one a tile would
+       drain them before the next is decoded, at a third of the speed. */
+    atomic_thread_fence(memory_order_seq_cst);
+}
+
+static int should_stream(const cbq_float_job *t, int64_t n, int threads, int stream) {
+    if (t->out_bytes > TILE_BYTES) return 0;
+    if (stream >= 0) return stream;
+    const cbq_kernels *k = t->kernels;
+    int64_t from = k->stream_from ? k->stream_from : 2 * cbq_last_cache_bytes();
+    return threads <= k->stream_threads && from > 0 && n * t->out_bytes > from;
+}
+
+void cbq_write_floats(cbq_float_job *job, int64_t n, int elements, int threads, int stream) {
+    cbq_parallel(n, GRAIN / elements, threads, should_stream(job, n, threads, stream) ? stream_range : decode_range, job);
+}

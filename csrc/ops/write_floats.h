@@ -1,0 +1,14 @@
+/* Decoded floats to memory: by several threads, and past the cache where that pays. */
+#pragma once
+#include "../kernels/kernels.h"
+
+typedef struct {
+    cbq_to_float_fn *decode;
+    const cbq_kernels *kernels; /* of the level in use: how it stores past the cache */
+    const uint8_t *blocks;
+    uint8_t *out;
+    int64_t block_bytes, out_bytes; /* of a block */
+} cbq_float_job;
+
+/* n blocks of `elements` each; stream: stores past the cache, 1, 0, or -1 to decide by the size. */
+void cbq_write_floats(cbq_float_job *job, int64_t n, int elements, int threads, int stream);
