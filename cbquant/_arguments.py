@@ -38,6 +38,14 @@ def check_threads(threads: int | None, name: str = "threads") -> int:
     return number
 
 
+def check_word(name: str, word: Any, words: tuple[str, ...]) -> str:
+    if not isinstance(word, str):
+        raise TypeError(f"{name}: expected one of {', '.join(words)}, got {type(word).__name__}")
+    if word not in words:
+        raise ValueError(f"{name}: expected one of {', '.join(words)}, got {word!r}")
+    return word
+
+
 def dtype_name(dtype: Any, out: NDArray[Any] | None) -> str:
     """float32, float16 or bfloat16: what `dtype` says or, where it was left at its default, what `out` is."""
     if isinstance(dtype, str) and dtype in DTYPES:
@@ -96,20 +104,40 @@ def check_shape(f: Format, shape: int | Sequence[int], nbytes: int, name: str = 
 
 def check_out(out: Any, shape: tuple[int, ...], dtype: str | None = None) -> NDArray[Any]:
     """`out`, viewed as uint16 for bfloat16, once it can take the result; without `dtype` any of the three may be."""
+    array = _as_array(out)
+    if array.dtype.byteorder == ">":
+        raise ValueError(f"out: expected native byte order, got dtype {array.dtype.str}")
+    found = float_dtype_name(array)
+    if found is None or found != (dtype or found):
+        raise TypeError(f"out: expected dtype {dtype or ', '.join(DTYPES)}, got {array.dtype.name}")
+    _check_place(array, shape)
+    return array.view(np.uint16) if found == "bfloat16" else array
+
+
+def check_bytes_out(out: Any, shape: tuple[int, ...]) -> NDArray[np.uint8]:
+    """`out` once it can take bytes of that shape; a new array where it is None."""
+    if out is None:
+        return np.empty(shape, np.uint8)
+    array = _as_array(out)
+    if array.dtype != np.uint8:
+        raise TypeError(f"out: expected dtype uint8, got {array.dtype.name}")
+    _check_place(array, shape)
+    return array
+
+
+def _as_array(out: Any) -> NDArray[Any]:
     if not isinstance(out, np.ndarray):
         raise TypeError(f"out: expected an ndarray, got {type(out).__name__}")
-    if out.dtype.byteorder == ">":
-        raise ValueError(f"out: expected native byte order, got dtype {out.dtype.str}")
-    found = float_dtype_name(out)
-    if found is None or found != (dtype or found):
-        raise TypeError(f"out: expected dtype {dtype or ', '.join(DTYPES)}, got {out.dtype.name}")
+    return out
+
+
+def _check_place(out: NDArray[Any], shape: tuple[int, ...]) -> None:
     if out.shape != shape:
         raise ValueError(f"out: expected shape {shape}, got {out.shape}")
     if not out.flags.c_contiguous:
         raise ValueError("out: expected a C-contiguous array, got a strided one")
     if not out.flags.writeable:
         raise ValueError("out: expected a writable array, got a read-only one")
-    return out.view(np.uint16) if found == "bfloat16" else out
 
 
 def empty(shape: tuple[int, ...], dtype: str) -> NDArray[Any]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from cbquant import _core
-from cbquant._arguments import check_out, check_threads, dtype_name, empty
+from cbquant._arguments import check_bytes_out, check_out, check_threads, check_word, dtype_name, empty
 from cbquant._buffer import PLAIN_DTYPES, as_bytes
 
 if TYPE_CHECKING:
@@ -47,14 +47,6 @@ FP8_KINDS = tuple(name for name, k in KINDS.items() if k.bits == 8 and k.top not
 ELEMENTS = tuple(name for name, k in KINDS.items() if k.top != "scale")
 
 
-def check_word(name: str, word: Any, words: tuple[str, ...]) -> str:
-    if not isinstance(word, str):
-        raise TypeError(f"{name}: expected one of {', '.join(words)}, got {type(word).__name__}")
-    if word not in words:
-        raise ValueError(f"{name}: expected one of {', '.join(words)}, got {word!r}")
-    return word
-
-
 def decode(
     kind: str, codes: Any, dtype: Any, out: NDArray[Any] | None, threads: int | None, packed: bool = False
 ) -> NDArray[Any]:
@@ -87,7 +79,7 @@ def encode(
     if packed:
         n, size = KINDS[kind].packs()
         shape = _resized(name, shape, n, size, f"elements ({size} {'byte' if size == 1 else 'bytes'} of {kind} codes)")
-    result = np.empty(shape, np.uint8) if out is None else _check_bytes_out(out, shape)
+    result = check_bytes_out(out, shape)
     _check_apart(x, out, name)
     _core.encode_codes(array, source, kind, result, packed, saturate, check_threads(threads), None, **rule)
     return result
@@ -157,17 +149,3 @@ def _resized(name: str, shape: tuple[int, ...], unit: int, becomes: int, what: s
 def _check_apart(source: Any, out: NDArray[Any] | None, name: str) -> None:
     if out is not None and isinstance(source, np.ndarray) and np.may_share_memory(source, out):
         raise ValueError(f"out: expected memory of its own, it overlaps {name}")
-
-
-def _check_bytes_out(out: Any, shape: tuple[int, ...]) -> NDArray[np.uint8]:
-    if not isinstance(out, np.ndarray):
-        raise TypeError(f"out: expected an ndarray, got {type(out).__name__}")
-    if out.dtype != np.uint8:
-        raise TypeError(f"out: expected dtype uint8, got {out.dtype.name}")
-    if out.shape != shape:
-        raise ValueError(f"out: expected shape {shape}, got {out.shape}")
-    if not out.flags.c_contiguous:
-        raise ValueError("out: expected a C-contiguous array, got a strided one")
-    if not out.flags.writeable:
-        raise ValueError("out: expected a writable array, got a read-only one")
-    return out

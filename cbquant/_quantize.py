@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from cbquant import _core
-from cbquant._arguments import check_threads
+from cbquant._arguments import check_bytes_out, check_threads, check_word
 from cbquant._formats import Format, get
 
 if TYPE_CHECKING:
@@ -83,13 +83,13 @@ def quantize(
     True
     """
     f = get(fmt)
-    _check_word("method", method, METHODS)
-    _check_word("nonfinite", nonfinite, NONFINITE)
+    check_word("method", method, METHODS)
+    check_word("nonfinite", nonfinite, NONFINITE)
     if f.kind == "plain":
         raise ValueError(f"fmt: {f.name} is a plain type, not a block format; convert with NumPy's astype")
     array, source = _as_rows(x, f)
     weights = _weights(imatrix, f, array.shape[-1])
-    result = _out(out, (*array.shape[:-1], array.shape[-1] // f.elements * f.bytes))
+    result = check_bytes_out(out, (*array.shape[:-1], array.shape[-1] // f.elements * f.bytes))
     if out is not None and (
         np.may_share_memory(array, out) or (weights is not None and np.may_share_memory(weights, out))
     ):
@@ -99,13 +99,6 @@ def quantize(
     allow, improve = nonfinite == "allow", method == "mse"
     _core.quantize(array, source, f.name, result, rows, k, weights, allow, check_threads(threads), None, improve)
     return result
-
-
-def _check_word(name: str, word: Any, words: tuple[str, ...]) -> None:
-    if not isinstance(word, str):
-        raise TypeError(f"{name}: expected {' or '.join(map(repr, words))}, got {type(word).__name__}")
-    if word not in words:
-        raise ValueError(f"{name}: expected {' or '.join(map(repr, words))}, got {word!r}")
 
 
 def _as_rows(x: Any, f: Format) -> tuple[NDArray[Any], str]:
@@ -132,7 +125,7 @@ def _weights(imatrix: Any, f: Format, k: int) -> NDArray[np.float32] | None:
             raise ValueError(f"imatrix: {f.name} needs an importance matrix; {hint}")
         return None
     if isinstance(imatrix, str):
-        _check_word("imatrix", imatrix, ("ones",))
+        check_word("imatrix", imatrix, ("ones",))
         return np.ones(k, np.float32)
     given = np.asarray(imatrix)
     if given.dtype.kind not in "fiu" and given.dtype.name != "bfloat16":
@@ -151,19 +144,3 @@ def _weights(imatrix: Any, f: Format, k: int) -> NDArray[np.float32] | None:
         )
         warnings.warn(message, stacklevel=3)
     return weights
-
-
-def _out(out: Any, shape: tuple[int, ...]) -> NDArray[np.uint8]:
-    if out is None:
-        return np.empty(shape, np.uint8)
-    if not isinstance(out, np.ndarray):
-        raise TypeError(f"out: expected an ndarray, got {type(out).__name__}")
-    if out.dtype != np.uint8:
-        raise TypeError(f"out: expected dtype uint8, got {out.dtype.name}")
-    if out.shape != shape:
-        raise ValueError(f"out: expected shape {shape}, got {out.shape}")
-    if not out.flags.c_contiguous:
-        raise ValueError("out: expected a C-contiguous array, got a strided one")
-    if not out.flags.writeable:
-        raise ValueError("out: expected a writable array, got a read-only one")
-    return out

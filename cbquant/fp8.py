@@ -24,6 +24,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from cbquant import _codecs
+from cbquant._arguments import check_word
 
 if TYPE_CHECKING:
     import numpy as np
@@ -69,7 +70,7 @@ def decode(
     array([ 1.953125e-03,  4.480000e+02,           nan, -0.000000e+00],
           dtype=float32)
     """
-    return _codecs.decode(_codecs.check_word("kind", kind, KINDS), codes, dtype, out, threads)
+    return _codecs.decode(check_word("kind", kind, KINDS), codes, dtype, out, threads)
 
 
 def encode(
@@ -112,4 +113,4 @@ def encode(
     """
     if not isinstance(saturate, bool):
         raise TypeError(f"saturate: expected True or False, got {type(saturate).__name__}")
-    return _codecs.encode(_codecs.check_word("kind", kind, KINDS), x, out, threads, saturate=saturate)
+    return _codecs.encode(check_word("kind", kind, KINDS), x, out, threads, saturate=saturate)

@@ -294,9 +294,9 @@ def test_refused_arguments() -> None:
     check_refused("x: expected float32, float64, float16, bfloat16, got int64", TypeError, x.astype(np.int64), "q8_0")
     check_refused("x: expected native byte order, got dtype >f4", ValueError, x.astype(">f4"), "q8_0")
     check_refused("x: expected at least one dimension", ValueError, np.float32(1), "q8_0")
-    check_refused("method: expected 'reference' or 'mse', got 'best'", ValueError, x, "q8_0", method="best")
-    check_refused("method: expected 'reference' or 'mse', got int", TypeError, x, "q8_0", method=1)
-    check_refused("nonfinite: expected 'raise' or 'allow', got 'skip'", ValueError, x, "q8_0", nonfinite="skip")
+    check_refused("method: expected one of reference, mse, got 'best'", ValueError, x, "q8_0", method="best")
+    check_refused("method: expected one of reference, mse, got int", TypeError, x, "q8_0", method=1)
+    check_refused("nonfinite: expected one of raise, allow, got 'skip'", ValueError, x, "q8_0", nonfinite="skip")
     check_refused("x: expected a plain array, got a masked one", TypeError, np.ma.masked_array(x), "q8_0")
     check_refused("threads: expected 1 to", ValueError, x, "q8_0", threads=0)
 
@@ -317,7 +317,7 @@ def test_refused_imatrix() -> None:
         check_refused("imatrix: expected finite numbers from 0 up, got .* at column 40", ValueError, x, "q4_0", ones)
     check_refused("imatrix: expected shape \\(64,\\), got \\(32,\\)", ValueError, x, "q4_0", ones[:32])
     check_refused("imatrix: expected shape \\(64,\\), got \\(2, 64\\)", ValueError, x, "q4_0", np.ones((2, 64)))
-    check_refused("imatrix: expected 'ones', got 'twos'", ValueError, x, "q4_0", "twos")
+    check_refused("imatrix: expected one of ones, got 'twos'", ValueError, x, "q4_0", "twos")
     check_refused("imatrix: expected float32, got complex128", TypeError, x, "q4_0", np.ones(64, complex))
 
 
