@@ -35,6 +35,7 @@ def quantize(
     threads: int = 0,
     isa: str | None = None,
     improve: bool = False,
+    out_is_new: bool = False,
 ) -> None: ...
 def matmul(
     x: NDArray[Any],

@@ -97,7 +97,9 @@ def quantize(
     k = array.shape[-1]
     rows = array.size // k if k else 0
     allow, improve = nonfinite == "allow", method == "mse"
-    _core.quantize(array, source, f.name, result, rows, k, weights, allow, check_threads(threads), None, improve)
+    _core.quantize(
+        array, source, f.name, result, rows, k, weights, allow, check_threads(threads), None, improve, out is None
+    )
     return result
 
 

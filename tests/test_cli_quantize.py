@@ -95,6 +95,13 @@ def test_bad_usage_is_one_line(model, dst, tmp_path, capsys, argv, text):
     assert sorted(os.listdir(tmp_path)) == ["model.gguf", "old.gguf"]
 
 
+@pytest.mark.parametrize("flags", [[], ["--force"]])
+def test_no_pipe_or_device_is_overwritten(model, dst, capsys, flags):
+    os.mkfifo(dst)
+    assert "new.gguf is no regular file" in run_error(capsys, "quantize", model, dst, "--type", "q4_0", *flags)
+    assert dst.is_fifo()
+
+
 def test_force_overwrites(model, dst, capsys):
     dst.write_bytes(b"old")
     assert main(["quantize", str(model), str(dst), "--type", "q4_0", "--force"]) == 0

@@ -200,13 +200,6 @@ def test_nothing_but_nan():
     assert not one(nan, np.ones((2, 32))).is_within(1)
 
 
-def test_squares_beyond_float64_are_told():
-    huge = np.full((1, 32), 1e200)
-    row = one(huge, -huge)
-    assert found(row) == (None,) * 5
-    assert (row.note, row.differing) == ("the squares are beyond the range of float64", 32)
-
-
 def test_whole_numbers_are_compared(pieces):
     x = np.arange(5000, dtype=np.int32).reshape(50, 100)
     y = x.astype(np.int64)
@@ -232,6 +225,9 @@ def test_other_types_are_told(strange):
     assert one(odd, np.zeros(odd.shape)).note == "not compared: the unknown GGUF type 99"
     x = np.array([1j, 2])
     assert one(x, x).note == "dtype complex128: the bytes are equal"
+    assert one(np.array(["a", "b"]), np.array(["a", "b"])).note == "dtype str: the bytes are equal"
+    assert one(np.array([b"a"]), np.array([b"b"])).note == "dtype bytes: the bytes differ"
+    assert one(np.zeros(2, "i2,i2"), np.zeros(2)).note == "not compared: dtype void"
     assert one(np.array([None, 1]), np.array([None, 1])).note == "not compared: dtype object"
 
 
@@ -359,6 +355,10 @@ def test_a_tensor_that_cannot_be_read_is_a_row(tmp_path):
         ({}, {}, {"block": True}, TypeError, "block: expected a whole number from 1, got bool"),
         ({}, {}, {"threads": 0}, ValueError, "threads: expected 1 to"),
         (np.ones(3), np.ones(3), {"names": "x"}, ValueError, "names: expected none for single tensors"),
+        ({}, {}, {"names": 3}, TypeError, "names: expected a name or a list of names, got int"),
+        ({"x": np.ones(3)}, {}, {"names": [3]}, TypeError, "names: expected names, got int"),
+        (np.ma.ones(3), np.ones(3), {}, TypeError, "a: expected plain arrays, got a masked one"),
+        ({}, {"x": np.ma.ones(3)}, {}, TypeError, "b: tensor 'x': expected plain arrays, got a masked one"),
         ("no-such-file.gguf", {}, {}, OSError, "no-such-file"),
     ],
 )  # fmt: skip

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import cbquant
-from cbquant.convert import _quantize, quantize_file
+from cbquant.convert import Imatrix, _quantize, quantize_file
 from tests import convert_files as cf
 from tests import gguf_bytes as gb
 from tests import oracles
@@ -122,6 +122,31 @@ def test_memory_is_bounded(tmp_path, dst, monkeypatch):
         tracemalloc.stop()
     assert peak < 2**24
     assert cbquant.open(dst)["a.weight"].rows([0, 1023]).any() == np.False_
+
+
+@pytest.mark.parametrize("importance", [None, np.arange(1024.0)])
+@pytest.mark.parametrize(("source", "target"), [("f32", "q8_0"), ("q4_0", "q4_k"), ("q8_0", "q4_0"), ("f32", "f16")])
+def test_long_rows_are_cut(tmp_path, dst, monkeypatch, source, target, importance):
+    values = np.random.default_rng(3).normal(size=(3, 1024)).astype(np.float32)
+    tensor = values if source == "f32" else (source, cbquant.quantize(values, source))
+    src = cf.write_gguf(tmp_path / "model.gguf", {"a.weight": tensor})
+    given = None if importance is None else {"a.weight": importance}
+    quantize_file(src, dst, target, imatrix=given)
+    monkeypatch.setattr(_quantize, "PIECE_ELEMENTS", 600)
+    seen = []
+    other = dst.with_name("other.gguf")
+    quantize_file(src, other, target, imatrix=given, progress=lambda *call: seen.append(call))
+    assert other.read_bytes() == dst.read_bytes()
+    is_whole = target == "q4_0" and importance is not None  # weights depend on the mean square of the row
+    assert len(seen) == (3 if is_whole else 6)
+
+
+def test_a_place_in_a_cut_row(tmp_path, dst, monkeypatch):
+    monkeypatch.setattr(_quantize, "PIECE_ELEMENTS", 600)
+    values = np.ones((2, 1024), np.float32)
+    values[1, 1000] = np.nan
+    with pytest.raises(ValueError, match=r"nan at \(1, 1000\) of shape \(2, 1024\)"):
+        quantize_file(cf.write_gguf(tmp_path / "model.gguf", {"a.weight": values}), dst, "q8_0")
 
 
 def test_empty_tensors_and_scalars(tmp_path, dst):
@@ -259,9 +284,11 @@ def test_map_that_cannot_be(model, dst, rules, error, message):
 def test_experts_have_importance_of_their_own(model, dst, fake, monkeypatch):
     monkeypatch.setattr(_quantize, "PIECE_ELEMENTS", 10 * 64)
     experts = np.arange(4 * 64, dtype=np.float32).reshape(4, 64)
-    for weights in (experts, experts.reshape(-1)):  # the older files are flat
+    for is_flat in (False, True):  # as the older files are
         fake.clear()
-        quantize_file(model, dst, "q4_1", imatrix={cf.EXPERTS: weights, cf.V: experts[1]}, overwrite=True)
+        matrix = Imatrix({cf.EXPERTS: experts.reshape(-1) if is_flat else experts, cf.V: experts[1:2]})
+        matrix.is_flat = is_flat
+        quantize_file(model, dst, "q4_1", imatrix=matrix, overwrite=True)
         given = [(shape, w) for shape, _, w, *_ in fake if w is not None]
         assert [shape[0] for shape, _ in given] == [10, 10, 10, 2] + [10, 6] * 4
         for (_, found), expected in zip(given, experts[[1] * 4 + [0, 0, 1, 1, 2, 2, 3, 3]], strict=True):
@@ -293,8 +320,16 @@ def test_formats_that_need_an_imatrix(tmp_path, dst, fake, fmt):
 @pytest.mark.parametrize(
     ("imatrix", "error", "message"),
     [
-        ({cf.V: np.ones(63)}, ValueError, f"imatrix: tensor '{cf.V}': expected 64 values, got 63"),
-        ({cf.EXPERTS: np.ones(64)}, ValueError, "expected 4 x 64 values, got 64"),
+        ({cf.V: np.ones(63)}, ValueError, rf"imatrix: tensor '{cf.V}': expected values of shape \(64,\), got \(63,\)"),
+        ({cf.EXPERTS: np.ones(64)}, ValueError, r"expected values of shape \(4, 64\), got \(64,\)"),
+        ({cf.EXPERTS: np.ones((64, 4))}, ValueError, r"expected values of shape \(4, 64\), got \(64, 4\)"),
+        ({cf.EXPERTS: np.ones(256)}, ValueError, r"expected values of shape \(4, 64\), got \(256,\)"),
+        ({cf.V: np.ones((64, 1))}, ValueError, r"expected values of shape \(64,\), got \(64, 1\)"),
+        ({cf.V: ["1"] * 64}, TypeError, f"imatrix: tensor '{cf.V}': expected float32, got str_"),
+        (Imatrix({cf.V: np.ones(64, complex)}), TypeError, "expected float32, got complex128"),
+        ({cf.V: [[1], [1, 2]]}, ValueError, f"imatrix: tensor '{cf.V}': "),
+        ({3: np.ones(64)}, TypeError, "imatrix: expected names of tensors, got a key of type int"),
+        ({cf.V: np.full(64, 1e300)}, ValueError, "expected finite numbers from 0 up, got inf"),
         ({cf.V: np.full(64, np.nan)}, ValueError, "imatrix: .*expected finite numbers from 0 up, got nan"),
         ({cf.V: -np.ones(64)}, ValueError, "expected finite numbers from 0 up, got -1.0"),
         ({"other": np.ones(64)}, ValueError, "imatrix: none of its 1 tensors is quantized here"),

@@ -149,9 +149,46 @@ def test_a_failure_elsewhere_keeps_what_is_done(model, tmp_path, error):
     assert quantize_file(model, dst, "q4_0").resumed > 0
 
 
+class Changing(Executor):
+    """Gives something else than the bytes of a piece."""
+
+    def __init__(self, change):
+        self.change = change
+
+    def submit(self, fn, /, *args, **kwargs):
+        future = Future()
+        future.set_result(self.change(fn(*args)))
+        return future
+
+
+@pytest.mark.parametrize(
+    ("change", "got"),
+    [
+        (lambda data: data[:-1], r"\d+ of uint8"),
+        (lambda data: data.astype(np.int8), r"\d+ of int8"),
+        (lambda data: data.astype(np.float32), r"\d+ of float32"),
+        (lambda data: data.tobytes() + b"x", r"\d+ of uint8"),
+        (lambda data: list(data), "list"),
+        (lambda data: None, "NoneType"),
+    ],
+)
+def test_what_an_executor_gives_is_checked(model, tmp_path, change, got):
+    message = rf"executor: tensor 'token_embd.weight', rows 0 to 39: expected 1440 bytes, uint8, got {got}"
+    with pytest.raises(RuntimeError, match=message):
+        quantize_file(model, tmp_path / "new.gguf", "q4_0", executor=Changing(change), in_flight=1)
+    assert not (tmp_path / "new.gguf").exists()
+    assert quantize_file(model, tmp_path / "new.gguf", "q4_0").resumed == 0
+
+
+def test_an_executor_may_give_bytes(model, tmp_path, whole):
+    options = {"imatrix": {cf.V: np.arange(64)}, "executor": Changing(lambda data: data.tobytes())}
+    quantize_file(model, tmp_path / "new.gguf", "q4_0", **options)
+    assert (tmp_path / "new.gguf").read_bytes() == whole
+
+
 def piece(model, **changes):
     info = cbquant.open(model).infos[cf.V]
-    values = (str(model), model.stat().st_size, cf.V, info.shape, info.offset, info.nbytes, 0, 32, 64, "f32", "q4_0")
+    values = (str(model), model.stat().st_size, cf.V, info.shape, info.offset, info.nbytes, 0, 32, 0, 64, "f32", "q4_0")
     return Piece(*values, None, "reference", "raise", 1, cbquant.__version__)._replace(**changes)
 
 

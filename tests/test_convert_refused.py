@@ -59,6 +59,7 @@ def test_types_that_the_library_cannot_write(model, dst, fake, monkeypatch):
         ({"in_flight": 0}, ValueError, "in_flight: expected a whole number from 1, got 0"),
         ({"in_flight": 1.5}, TypeError, "in_flight: expected a whole number from 1, got float"),
         ({"architecture": "llama"}, ValueError, "architecture: .* is a GGUF file, which has its own"),
+        ({"map": 3}, TypeError, "map: expected a dict or a list of 'pattern=format', got 3"),
         ({"src": "absent.gguf"}, FileNotFoundError, "absent"),
         ({"dst": "model.gguf"}, ValueError, "dst: .*model.gguf is a file of the source"),
         ({"dst": "model.gguf", "overwrite": True}, ValueError, "dst: .*model.gguf is a file of the source"),
@@ -118,6 +119,50 @@ def test_weights_that_are_not_finite(tmp_path, dst, monkeypatch, place, value, f
         quantize_file(src, dst, fmt)
     assert sorted(os.listdir(tmp_path)) == ["m.gguf"]
     quantize_file(src, dst, fmt, nonfinite="allow")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs sparse files: this one claims 2 GiB of padding")
+def test_alignment_is_bounded(tmp_path, dst):
+    def write(alignment):
+        head = gb.gguf(
+            [gb.pair("general.alignment", gb.UINT32, gb.u32(alignment))], [gb.info("a.weight", [32, 2], gb.F32, 0)]
+        )
+        src = tmp_path / "m.gguf"
+        src.write_bytes(head)
+        os.truncate(src, alignment)
+        with src.open("ab") as stream:
+            stream.write(bytes(256))
+        return src
+
+    with pytest.raises(ValueError, match=r"m\.gguf: general\.alignment: at most 1048576 is written, got 2147483648"):
+        quantize_file(write(2**31), dst, "q8_0")
+    assert sorted(os.listdir(tmp_path)) == ["m.gguf"]
+    quantize_file(write(2**20), dst, "q8_0")
+    assert cbquant.open(dst).infos["a.weight"].offset == 2**20
+    assert dst.stat().st_blocks * 512 < 2**18
+
+
+def test_the_sizes_of_types_are_looked_up_once(tmp_path, dst, monkeypatch):
+    class Sizes(dict):
+        calls = 0
+
+        def items(self):
+            Sizes.calls += 1
+            return super().items()
+
+    monkeypatch.setattr(gguf, "GGML_QUANT_SIZES", Sizes(gguf.GGML_QUANT_SIZES))
+    tensors = {f"{number}.weight": np.ones((1, 32), np.float32) for number in range(20)}
+    quantize_file(cf.write_gguf(tmp_path / "m.gguf", tensors), dst, "q8_0")
+    assert Sizes.calls == 1
+
+
+def test_blocks_without_importance_are_told_once(model, dst, monkeypatch):
+    monkeypatch.setattr(_quantize, "PIECE_ELEMENTS", 64 * 4)
+    some = np.arange(64) >= 32
+    with pytest.warns(UserWarning, match="imatrix: all values are zero over whole blocks of") as caught:
+        quantize_file(model, dst, "q4_0", imatrix={cf.V: some.astype(int), cf.Q: np.ones(64)})
+    assert [warning.filename for warning in caught] == [__file__]
+    assert f"blocks of {cf.V!r}, which" in str(caught[0].message)
 
 
 def test_without_the_library_the_extra_is_named(model, dst, monkeypatch):

@@ -217,6 +217,35 @@ def test_a_full_disk_is_told_before_the_work(model, tmp_path, monkeypatch):
     assert os.listdir(tmp_path) == ["model.gguf"]
 
 
+def test_a_full_disk_takes_no_finished_work_away(model, part, monkeypatch, whole):
+    before = [part.with_name(name).read_bytes() for name in PARTS]
+    with monkeypatch.context() as patch:
+        usage = namedtuple("usage", "total used free")(10**6, 10**6 - 1000, 1000)
+        patch.setattr(_partial.shutil, "disk_usage", lambda path: usage)
+        with pytest.raises(OSError, match=r"no room for \d+ bytes"):
+            quantize_file(model, part, "q4_0")
+    assert [part.with_name(name).read_bytes() for name in PARTS] == before
+    assert resumed(model, part) == list(cf.arrays())[3:]
+    assert part.read_bytes() == whole
+
+
+def test_padding_is_zeros_again(tmp_path):
+    tensors = {f"{number}.weight": np.ones((1, 33), np.float32) for number in range(5)}
+    model = cf.write_gguf(tmp_path / "model.gguf", tensors)
+    dst = interrupted(model, tmp_path / "new.gguf")
+    part = dst.with_name(PARTS[0])
+    quantize_file(model, tmp_path / "whole", "q4_0")
+    whole = (tmp_path / "whole").read_bytes()
+    pads = np.ones(len(whole), np.uint8)
+    for info in cbquant.open(tmp_path / "whole").infos.values():
+        pads[info.offset : info.offset + info.nbytes] = 0
+    data = np.fromfile(part, np.uint8)
+    data[pads == 1] = 0xAA
+    data.tofile(part)
+    assert quantize_file(model, dst, "q4_0").resumed == 3 * 132
+    assert dst.read_bytes() == whole
+
+
 def test_a_source_that_changes_meanwhile_is_refused(model, tmp_path):
     with pytest.raises(ValueError, match=r"src: .*model\.gguf was changed while it was read"):
         quantize_file(model, tmp_path / "new.gguf", "q4_0", progress=lambda *call: touch(model, None))

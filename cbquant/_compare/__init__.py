@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from fnmatch import fnmatchcase
 from typing import Any
@@ -16,7 +16,7 @@ from cbquant._compare._figures import MAX_BLOCK, compare_pair
 from cbquant._compare._operand import Operand
 from cbquant._compare._result import Comparison, TensorComparison
 from cbquant.files import File
-from cbquant.files._text import quoted
+from cbquant.files._text import Subject, quoted
 from cbquant.tensor import QuantTensor
 
 __all__ = ["Comparison", "TensorComparison", "compare"]
@@ -73,7 +73,7 @@ def compare(
         A path that cannot be opened: see `cbquant.open`. A `block` or `threads` out of range, a pattern in `names`
         that fits no tensor.
     TypeError
-        Something else than a path, a mapping or a tensor; a tensor and a mapping.
+        Something else than a path, a mapping or a tensor; a tensor and a mapping; a masked array.
 
     Examples
     --------
@@ -138,8 +138,12 @@ def chosen_names(left: Mapping[str, Any], right: Mapping[str, Any], names: str |
     every = list(dict.fromkeys([*left, *right]))
     if names is None:
         return every
+    if not isinstance(names, Iterable):
+        raise TypeError(f"names: expected a name or a list of names, got {type(names).__name__}")
     chosen: set[str] = set()
     for pattern in [names] if isinstance(names, str) else names:
+        if not isinstance(pattern, str):
+            raise TypeError(f"names: expected names, got {type(pattern).__name__}")
         # A name may hold brackets of its own: as it stands comes first.
         found = {pattern} if pattern in every else {name for name in every if fnmatchcase(name, pattern)}
         if not found:
@@ -148,14 +152,18 @@ def chosen_names(left: Mapping[str, Any], right: Mapping[str, Any], names: str |
     return [name for name in every if name in chosen]
 
 
-def _operand(side: Mapping[str, Any], name: str, threads: int | None) -> Operand | str | None:
+def _operand(title: str, side: Mapping[str, Any], name: str, threads: int | None) -> Operand | str | None:
     """A tensor to read from; why it cannot be read; None where there is none."""
     if name not in side:
         return None
     try:
-        return Operand(side[name], threads)
+        tensor = side[name]
+        if not isinstance(tensor, np.ma.MaskedArray):
+            return Operand(tensor, threads)
     except (ValueError, TypeError) as error:  # a bool that is neither 0 nor 1, a list of words
         return str(error)
+    what = f"{title}: {Subject('tensor', name)}" if name else title
+    raise TypeError(f"{what}: expected plain arrays, got a masked one: np.ma.filled makes it plain")
 
 
 def _rows(
@@ -167,7 +175,7 @@ def _rows(
     progress: Progress | None,
 ) -> Iterator[TensorComparison]:
     """A row for each name."""
-    pairs = [(name, _operand(left, name, threads), _operand(right, name, threads)) for name in names]
+    pairs = [(name, _operand("a", left, name, threads), _operand("b", right, name, threads)) for name in names]
     total = sum(side.nbytes for _, *sides in pairs for side in sides if isinstance(side, Operand))
     done = 0
     for name, a, b in pairs:

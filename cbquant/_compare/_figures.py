@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cbquant._compare._operand import Operand
 from cbquant._compare._result import TensorComparison
+from cbquant._compare._scaled import Scaled, largest, scale_of
 from cbquant.tensor import is_unknown, unknown_kind
 
 MAX_BLOCK = 1 << 20
@@ -121,28 +123,31 @@ class Sums:
         self._block, self._per_row = block, -(-columns // block)
         self._count = self._differing = 0
         self._nonfinite = [0, 0]
-        self._aa = self._bb = self._ab = self._dd = 0.0
-        self._worst = (0.0, -1)  # mean square error of a block, and its number
+        self._aa = self._bb = self._ab = self._dd = Scaled()
+        self._worst = (Scaled(), -1)  # mean square error of a block, and its number
 
     def add(self, a: NDArray[np.generic], b: NDArray[np.generic], row: int, column: int) -> None:
         """Take in a piece, ``[rows, columns]``, whose first element is at (row, column)."""
         with np.errstate(all="ignore"):
             x, y = a.astype(np.float64), b.astype(np.float64)
             difference = x - y
-            squares = self._products(difference, difference)
-            counts = self._counts(difference.shape)
-            if np.isfinite(squares).all():
+            counts, magnitude = self._counts(difference.shape), largest(difference)
+            self._differing += _count_rounded(a, b, difference)
+            if math.isfinite(magnitude):
                 self._differing += int(np.count_nonzero(difference))
             else:
                 counts = self._leave_out(x, y)
                 difference = x - y
-                squares = self._products(difference, difference)
+                magnitude = largest(difference)
+            by_x, by_y, by_d = scale_of(largest(x)), scale_of(largest(y)), scale_of(magnitude)
+            x, y, difference = (_divided(part, by) for part, by in ((x, by_x), (y, by_y), (difference, by_d)))
+            squares = self._products(difference, difference)
             self._count += int(counts.sum())
-            self._dd += float(squares.sum())
-            self._aa += float(self._products(x, x).sum())
-            self._bb += float(self._products(y, y).sum())
-            self._ab += float(self._products(x, y).sum())
-        self._note_worst(squares / np.maximum(counts, 1), row, column)
+            self._dd = self._dd.plus(Scaled(float(squares.sum()), 2 * by_d))
+            self._aa = self._aa.plus(Scaled(float(self._products(x, x).sum()), 2 * by_x))
+            self._bb = self._bb.plus(Scaled(float(self._products(y, y).sum()), 2 * by_y))
+            self._ab = self._ab.plus(Scaled(float(self._products(x, y).sum()), by_x + by_y))
+        self._note_worst(squares / np.maximum(counts, 1), 2 * by_d, row, column)
 
     def _products(self, x: Floats, y: Floats) -> Floats:
         """The sum of products over each block, ``[rows, blocks]``."""
@@ -171,10 +176,10 @@ class Sums:
         kept = finite.astype(np.float64)
         return self._products(kept, kept)
 
-    def _note_worst(self, means: Floats, row: int, column: int) -> None:
+    def _note_worst(self, means: Floats, exponent: int, row: int, column: int) -> None:
         place = int(np.argmax(means))
-        worst = float(means.reshape(-1)[place])
-        if worst > self._worst[0]:
+        worst = Scaled(float(means.reshape(-1)[place]), exponent)
+        if worst.rank() > self._worst[0].rank():
             i, j = divmod(place, means.shape[1])
             self._worst = worst, (row + i) * self._per_row + column // self._block + j
 
@@ -182,11 +187,11 @@ class Sums:
         """The row with its figures."""
         in_a, in_b = self._nonfinite
         row = row._replace(differing=self._differing, nonfinite_a=in_a, nonfinite_b=in_b, note=self._note())
-        if self._count == 0 or not all(map(math.isfinite, (self._aa, self._bb, self._ab, self._dd))):
+        if self._count == 0 or not math.isfinite(self._dd.value):
             return row
         row = row._replace(
-            rmse=math.sqrt(self._dd / self._count),
-            relative_error=_quotient(math.sqrt(self._dd), math.sqrt(self._aa)),
+            rmse=self._dd._replace(value=self._dd.value / self._count).root().plain(),
+            relative_error=self._dd.root().over(self._aa.root()),
             cosine=self._cosine(),
         )
         worst, number = self._worst
@@ -198,7 +203,7 @@ class Sums:
         return row._replace(
             worst_block=number,
             worst_at=(*map(int, leading), place * self._block)[: len(shape)],
-            worst_error=_quotient(math.sqrt(worst), math.sqrt(self._aa / self._count)),
+            worst_error=worst.root().over(self._aa._replace(value=self._aa.value / self._count).root()),
         )
 
     def _note(self) -> str:
@@ -207,23 +212,36 @@ class Sums:
             return f"NaN or infinite: {in_a:,} in a, {in_b:,} in b; left out"
         if self._count == 0:
             return "no elements"
-        if not all(map(math.isfinite, (self._aa, self._bb, self._ab, self._dd))):
-            return "the squares are beyond the range of float64"
+        if not math.isfinite(self._dd.value):
+            return "the differences are beyond the range of float64"
         return ""
 
     def _cosine(self) -> float | None:
-        lengths = math.sqrt(self._aa) * math.sqrt(self._bb)
-        if lengths == 0:
+        a, b = self._aa.root(), self._bb.root()
+        if a.value == 0 or b.value == 0:
             return None
-        return 1.0 if self._dd == 0 else max(-1.0, min(1.0, self._ab / lengths))
+        if self._dd.value == 0:
+            return 1.0
+        lengths = Scaled(a.value * b.value, a.exponent + b.exponent)
+        return max(-1.0, min(1.0, self._ab.over(lengths)))
 
 
-def _quotient(error: float, size: float) -> float:
-    """An error as a part of what it is an error of.
+def _divided(x: Floats, exponent: int) -> Floats:
+    return np.ldexp(x, -exponent) if exponent else x
 
-    >>> _quotient(1.0, 4.0), _quotient(1.0, 0.0), _quotient(0.0, 0.0)
-    (0.25, inf, 0.0)
-    """
-    if error == 0:
-        return 0.0
-    return error / size if size else math.inf
+
+def _count_rounded(a: NDArray[np.generic], b: NDArray[np.generic], difference: Floats) -> int:
+    """How many elements differ though their difference is 0: whole numbers that float64 has no place for."""
+    if not any(side.dtype.kind in "iu" and side.dtype.itemsize == 8 for side in (a, b)):
+        return 0
+    return int(np.count_nonzero((difference == 0) & (_is_rounded(a) | _is_rounded(b))))
+
+
+def _is_rounded(x: NDArray[Any]) -> NDArray[np.bool_]:
+    """Whether numbers of 64 bits have more than the 53 digits of float64 from their first 1 to their last."""
+    if x.dtype.kind not in "iu" or x.dtype.itemsize < 8:
+        return np.zeros(x.shape, np.bool_)
+    size = np.where(x < 0, np.negative(x).astype(np.uint64), x.astype(np.uint64))  # right for -2^63 too
+    last, high = size & (~size + np.uint64(1)), size >> np.uint64(53)
+    rounded: NDArray[np.bool_] = (high > 0) & (high >= last)
+    return rounded

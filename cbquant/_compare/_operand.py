@@ -20,6 +20,12 @@ _NAMES = {dtype: fmt for fmt, dtype in {**PLAIN_DTYPES, **_plain._DTYPES}.items(
 _WHOLE = "biu"
 
 
+def _dtype_name(dtype: np.dtype[Any]) -> str:
+    """The dtype's name; of text, bytes and records without their number of bits."""
+    is_sized = dtype.type in (np.str_, np.bytes_, np.void)
+    return dtype.type.__name__.removesuffix("_") if is_sized else dtype.name
+
+
 class Operand:
     """A tensor to compare.
 
@@ -57,7 +63,7 @@ class Operand:
             self._coding, self.kind = _formats.get(tensor.format), "real"
 
     def _take_array(self, array: NDArray[Any]) -> None:
-        name = array.dtype.name
+        name = _dtype_name(array.dtype)
         self.array, self.shape, self.format = array, array.shape, _NAMES.get(name, name)
         if array.dtype.kind in _WHOLE:
             self.kind = "whole"

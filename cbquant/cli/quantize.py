@@ -74,7 +74,7 @@ def run(args: argparse.Namespace) -> int:
     # At the first use: the other commands do not need it.
     from cbquant.convert import quantize_file
 
-    if args.destination.exists() and not args.force and not args.destination.is_dir():
+    if args.destination.is_file() and not args.force:
         raise CommandError(f"{args.destination}: exists already (--force overwrites)")
     try:
         report = quantize_file(

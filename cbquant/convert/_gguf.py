@@ -39,8 +39,12 @@ _FILE_TYPES = {
 }
 
 
+#: More would make a file of a few tensors as large as the padding between them.
+_MAX_ALIGNMENT = 1 << 20
+
+
 class Head(NamedTuple):
-    """The bytes before the tensors, padding included; where each tensor begins; the size of the whole file."""
+    """The bytes before the tensors, without padding; where each tensor begins; the size of the whole file."""
 
     data: bytes
     offsets: list[int]
@@ -64,9 +68,9 @@ def load_gguf() -> Any:
 
 def check_writable(library: Any, tensors: Sequence[Planned]) -> None:
     """Raise for the first tensor of a type that this version of the library does not have, as we know it."""
+    sizes = {int(kind): tuple(size) for kind, size in library.GGML_QUANT_SIZES.items()}
     for tensor in tensors:
         fmt = _formats.get(tensor.format)
-        sizes = {int(kind): tuple(size) for kind, size in library.GGML_QUANT_SIZES.items()}
         if sizes.get(fmt.tag) != (fmt.elements, fmt.bytes):
             what = Subject("tensor", tensor.info.name)
             raise ValueError(f"{what}: {fmt.name} cannot be written by the installed version of the gguf library")
@@ -76,7 +80,7 @@ def make_head(
     library: Any, file: File, tensors: Sequence[Planned], fmt: str, architecture: str, imatrix: Imatrix | None
 ) -> Head:
     """The head of a file of these tensors; `fmt` is what the file calls itself."""
-    alignment = int(file.metadata.get(_ALIGNMENT, library.GGUF_DEFAULT_ALIGNMENT))
+    alignment = _alignment(library, file)
     with tempfile.TemporaryDirectory(prefix="cbquant-") as folder:
         path = Path(folder, "head.gguf")
         writer = _writer(library, path)
@@ -92,11 +96,20 @@ def make_head(
         writer.close()
         data = path.read_bytes()
     position = _padded(len(data), alignment)
-    data, offsets = data.ljust(position, b"\0"), []
+    offsets = []
     for tensor in tensors:
         offsets.append(position)
         position += _padded(tensor.nbytes, alignment)
     return Head(data, offsets, position)
+
+
+def _alignment(library: Any, file: File) -> int:
+    if not isinstance(file.metadata, Metadata) or _ALIGNMENT not in file.metadata:
+        return int(library.GGUF_DEFAULT_ALIGNMENT)
+    alignment = int(file.metadata[_ALIGNMENT])
+    if alignment > _MAX_ALIGNMENT:
+        raise ValueError(f"{file.path}: {_ALIGNMENT}: at most {_MAX_ALIGNMENT} is written, got {alignment}")
+    return alignment
 
 
 def _padded(nbytes: int, alignment: int) -> int:

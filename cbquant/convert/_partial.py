@@ -3,7 +3,7 @@
 Beside the file to be, ``name``, stand ``.name.cbquant-part``, of its full size from the beginning, and
 ``.name.cbquant-state``: a line with a key (a digest of all that decides the bytes), then a line for each finished
 piece, its number and the CRC-32 of its bytes. The pieces are read again before they are believed, so a machine
-that lost its power may leave any of it on the disk.
+that lost its power may leave any of it on the disk. What lies between the pieces is zeros.
 """
 
 from __future__ import annotations
@@ -13,8 +13,10 @@ import fcntl
 import os
 import re
 import shutil
+import stat
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -29,6 +31,10 @@ _READ = 1 << 24
 _NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP)
 
 
+#: What linking says where the file system has no hard links.
+_NO_LINKS = (errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP, errno.EMLINK)
+
+
 class Span(NamedTuple):
     """Where in the file a piece goes."""
 
@@ -36,8 +42,44 @@ class Span(NamedTuple):
     nbytes: int
 
 
+def side_paths(path: Path) -> tuple[Path, Path]:
+    """The unfinished file and its state, which stand beside `path` meanwhile."""
+    return path.with_name(f".{path.name}.cbquant-part"), path.with_name(f".{path.name}.cbquant-state")
+
+
+def check_replaceable(dst: Path, overwrite: bool) -> None:
+    """Raise where something has the name `dst` that must not be replaced."""
+    if dst.is_dir():
+        raise IsADirectoryError(f"dst: {dst} is a folder")
+    if dst.exists() and not dst.is_file():
+        raise ValueError(f"dst: {dst} is no regular file, and is not replaced")
+    if os.path.lexists(dst) and not overwrite:
+        raise FileExistsError(f"dst: {dst} exists already; overwrite=True replaces it")
+
+
+@contextmanager
+def _naming(path: Path) -> Iterator[None]:
+    """Errors of calls on a descriptor (a full disk, a file that may not grow) tell the file."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None:
+            error.filename = str(path)
+        raise
+
+
+def _open(path: Path) -> int:
+    """Open a side file, made where there is none: a regular file, and never what a link leads to."""
+    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+    descriptor = os.open(path, flags, 0o666)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, "expected a regular file", str(path))
+    return descriptor
+
+
 class Partial:
-    """The file that will be `path`, of `size` bytes, the first of them `head`.
+    """The file that will be `path`, of `size` bytes, the first of them `head`, the others `spans` and zeros.
 
     `finished` holds the numbers of the pieces of `spans` that an earlier attempt with the same `key` has written.
 
@@ -49,16 +91,16 @@ class Partial:
 
     def __init__(self, path: Path, key: bytes, head: bytes, size: int, spans: Sequence[Span]) -> None:
         self._path, self._spans, self._size = path, spans, size
-        self._part = path.with_name(f".{path.name}.cbquant-part")
-        self._state_path = path.with_name(f".{path.name}.cbquant-state")
+        self._part, self._state_path = side_paths(path)
         self._state = self._lock()
         self._data = -1
         try:
             title = _TITLE + key + b"\n"
-            self._data = os.open(self._part, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+            self._data = self._open_part()
             found = self._read_state(title) if os.fstat(self._data).st_size == size else {}
             self.finished = {number for number, crc in found.items() if self._crc(spans[number]) == crc}
-            self._begin(title, head, found)
+            with _naming(self._part):
+                self._begin(title, head, found)
         except BaseException:
             self.close()
             raise
@@ -66,7 +108,7 @@ class Partial:
     def _lock(self) -> int:
         """Open the state, as the only one."""
         while True:
-            state = os.open(self._state_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+            state = _open(self._state_path)
             try:
                 fcntl.flock(state, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
@@ -77,9 +119,21 @@ class Partial:
                 if error.errno not in _NO_LOCKS:
                     os.close(state)
                     raise
-            if os.fstat(state).st_nlink:  # else the one that held the lock was done, and took the state away
+            names = os.fstat(state).st_nlink
+            if names == 1:
                 return state
             os.close(state)
+            if names:  # else the one that held the lock was done, and took the state away
+                raise OSError(errno.EMLINK, "expected a file of one name, it has others", str(self._state_path))
+
+    def _open_part(self) -> int:
+        """Open the unfinished file; where it has another name too, as after a crash in `commit`, a new one."""
+        descriptor = _open(self._part)
+        if os.fstat(descriptor).st_nlink > 1:
+            os.close(descriptor)
+            os.unlink(self._part)
+            descriptor = _open(self._part)
+        return descriptor
 
     def _read_state(self, title: bytes) -> dict[int, int]:
         """Numbers and checksums; of lines behind a broken one nothing is known."""
@@ -104,16 +158,30 @@ class Partial:
     def _begin(self, title: bytes, head: bytes, found: dict[int, int]) -> None:
         if not self.finished:
             os.ftruncate(self._data, 0)
-        needed = self._size - sum(self._spans[number].nbytes for number in self.finished)
+        todo = (span.nbytes for number, span in enumerate(self._spans) if number not in self.finished)
+        needed = len(head) + sum(todo)
         if needed > shutil.disk_usage(self._path.parent).free:
-            self.discard()
+            if not self.finished:
+                self.discard()
             raise OSError(errno.ENOSPC, f"no room for {needed} bytes", str(self._path))
         os.ftruncate(self._data, self._size)
+        if self.finished:  # else it is new, and all zeros
+            self._clear_gaps(len(head))
         self._write(memoryview(head), 0)
         lines = (self._line(number, found[number]) for number in sorted(self.finished))
-        os.ftruncate(self._state, 0)
-        os.pwrite(self._state, title + b"".join(lines), 0)
+        text = title + b"".join(lines)
+        os.pwrite(self._state, text, 0)  # before it is cut: on a full disk no line is lost
+        os.ftruncate(self._state, len(text))
         os.lseek(self._state, 0, os.SEEK_END)
+
+    def _clear_gaps(self, begin: int) -> None:
+        """Put zeros between the pieces, where there are none: holes in the file stay holes."""
+        for span in (*sorted(self._spans), Span(self._size, 0)):
+            for offset in range(begin, span.offset, _READ):
+                data = os.pread(self._data, min(_READ, span.offset - offset), offset)
+                if data.count(0) < len(data):
+                    self._write(memoryview(bytes(len(data))), offset)
+            begin = span.offset + span.nbytes
 
     @staticmethod
     def _line(number: int, crc: int) -> bytes:
@@ -130,19 +198,42 @@ class Partial:
         if data.shape != (span.nbytes,):
             raise ValueError(f"piece {number}: expected {span.nbytes} bytes, got an array of shape {data.shape}")
         view = np.ascontiguousarray(data).data
-        self._write(view, span.offset)
-        os.write(self._state, self._line(number, zlib.crc32(view)))
+        with _naming(self._part):
+            self._write(view, span.offset)
+        with _naming(self._state_path):
+            os.write(self._state, self._line(number, zlib.crc32(view)))
 
-    def commit(self) -> None:
-        """Give the file its name, once all its bytes are on the disk."""
-        os.fsync(self._data)
-        os.replace(self._part, self._path)
+    def commit(self, overwrite: bool = False) -> None:
+        """Give the file its name, once all its bytes are on the disk.
+
+        Without `overwrite` a file that has got the name meanwhile stays: linking fails where there is one. File
+        systems without hard links are asked right before, which leaves a moment.
+        """
+        with _naming(self._part):
+            os.fsync(self._data)
+        check_replaceable(self._path, overwrite)
+        if overwrite or not self._link():
+            os.replace(self._part, self._path)
         os.unlink(self._state_path)
         folder = os.open(self._path.parent, os.O_RDONLY)
         try:
             os.fsync(folder)
         finally:
             os.close(folder)
+
+    def _link(self) -> bool:
+        """Move the file to its name unless something has it; False where the file system cannot."""
+        try:
+            os.link(self._part, self._path)
+        except FileExistsError:
+            check_replaceable(self._path, overwrite=False)
+            raise
+        except OSError as error:
+            if error.errno in _NO_LINKS:
+                return False
+            raise
+        os.unlink(self._part)
+        return True
 
     def discard(self) -> None:
         """Take both files away."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -65,14 +66,29 @@ class Plan(NamedTuple):
 
 def as_imatrix(imatrix: Any) -> Imatrix | str | None:
     """The argument `imatrix` of `quantize_file`: a matrix, ``"ones"`` or None."""
-    if imatrix is None or (isinstance(imatrix, str) and imatrix == ONES) or isinstance(imatrix, Imatrix):
+    if imatrix is None or (isinstance(imatrix, str) and imatrix == ONES):
         return imatrix
     if isinstance(imatrix, (str, os.PathLike)):
         return read_imatrix(imatrix)
     if not isinstance(imatrix, Mapping):
         raise TypeError(f"imatrix: expected a path, a dict, 'ones' or None, got {type(imatrix).__name__}")
-    arrays = {name: np.asarray(values, np.float32) for name, values in imatrix.items()}
-    return Imatrix({name: checked(values, "imatrix", name) for name, values in arrays.items()})
+    matrix = Imatrix({name: _importance(name, values) for name, values in imatrix.items()})
+    if isinstance(imatrix, Imatrix):
+        vars(matrix).update(vars(imatrix))
+    return matrix
+
+
+def _importance(name: Any, values: Any) -> NDArray[np.float32]:
+    if not isinstance(name, str):
+        raise TypeError(f"imatrix: expected names of tensors, got a key of type {type(name).__name__}")
+    try:
+        given = np.asarray(values)
+    except ValueError as error:  # rows of different lengths
+        raise ValueError(f"imatrix: {Subject('tensor', name)}: {error}") from None
+    if given.dtype.kind not in "fiu" and given.dtype.name != "bfloat16":
+        raise TypeError(f"imatrix: {Subject('tensor', name)}: expected float32, got {given.dtype.type.__name__}")
+    with np.errstate(over="ignore"):  # an infinity is found next
+        return checked(given.astype(np.float32, copy=False), "imatrix", name)
 
 
 def make_plan(file: File, default: str, rules: Sequence[Rule], imatrix: Imatrix | str | None) -> Plan:
@@ -110,10 +126,33 @@ def _weights(info: TensorInfo, fmt: str, imatrix: Imatrix | str | None) -> NDArr
     if imatrix is None or info.name not in imatrix:
         return None
     weights, matrices = imatrix[info.name], math.prod(info.shape[:-2])
-    if weights.size != matrices * columns:
-        expected = f"{columns}" if matrices == 1 else f"{matrices} x {columns}"
-        raise ValueError(f"imatrix: {Subject('tensor', info.name)}: expected {expected} values, got {weights.size}")
+    allowed: set[tuple[int, ...]] = {(matrices, columns)}
+    if matrices == 1:
+        allowed.add((columns,))
+    if imatrix.is_flat:
+        allowed.add((matrices * columns,))
+    if weights.shape not in allowed:
+        expected = f"({columns},)" if matrices == 1 else f"({matrices}, {columns})"
+        what = Subject("tensor", info.name)
+        raise ValueError(f"imatrix: {what}: expected values of shape {expected}, got {weights.shape}")
     return weights.reshape(matrices, columns)
+
+
+def warn_of_zeros(tensors: Sequence[Planned]) -> bool:
+    """Warn, once, of blocks whose columns are all said not to matter; whether there are such."""
+    names = [
+        quoted(tensor.info.name)
+        for tensor in tensors
+        if tensor.weights is not None
+        and not tensor.weights.reshape(-1, _formats.get(tensor.format).elements).any(axis=1).all()
+    ]
+    if not names:
+        return False
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    shown = ", ".join(names[:_NAMED]) + more
+    message = f"imatrix: all values are zero over whole blocks of {shown}, which says nothing about them"
+    warnings.warn(message, stacklevel=3)
+    return True
 
 
 def _check_imatrix_used(tensors: Sequence[Planned], imatrix: Imatrix | str | None) -> None:

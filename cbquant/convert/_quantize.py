@@ -3,26 +3,27 @@
 from __future__ import annotations
 
 import hashlib
-import math
 import os
 import time
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-import cbquant
 from cbquant._arguments import check_threads
+from cbquant.convert._destination import as_path, check_destination
 from cbquant.convert._gguf import Head, check_writable, load_gguf, make_head
-from cbquant.convert._partial import Partial, Span
-from cbquant.convert._plan import Plan, Planned, as_imatrix, make_plan
+from cbquant.convert._partial import Partial
+from cbquant.convert._pieces import Options, make_pieces
+from cbquant.convert._plan import Plan, as_imatrix, make_plan, warn_of_zeros
 from cbquant.convert._report import Report, TensorReport
 from cbquant.convert._rules import parse_map, target_format
-from cbquant.convert._work import EncodingError, Piece, encode, try_encoder
+from cbquant.convert._work import EncodingError, Piece, checked_result, encode, try_encoder
 from cbquant.convert.imatrix import Imatrix
 from cbquant.files import File, Metadata
 from cbquant.files import open as open_file
@@ -37,12 +38,6 @@ PIECE_ELEMENTS = 1 << 23
 _DEFAULT_IN_FLIGHT = 32
 
 _DEFAULT_ARCHITECTURE = "unknown"
-
-
-class _Options(NamedTuple):
-    method: str
-    nonfinite: str
-    threads: int | None
 
 
 def quantize_file(
@@ -115,10 +110,18 @@ def quantize_file(
         A file cannot be read or written; `dst` exists; no room on the disk.
     ValueError
         Before anything is written: an unknown format or one that the gguf library cannot write, a format that needs
-        an imatrix without one, a rule that fits no tensor, an imatrix that does not fit, a damaged `src`. Later: NaN
+        an imatrix without one, a rule that fits no tensor, an imatrix that does not fit, a damaged `src`; a `dst` that
+        is no regular file (a device, a FIFO), or that would be written over what is read. Later: NaN
         or infinite weights, with their place; `src` has changed meanwhile.
     TypeError
         An argument of a wrong type.
+    RuntimeError
+        What `executor` gave for a piece is not its bytes.
+
+    Warns
+    -----
+    UserWarning
+        `imatrix` is zero over whole blocks: once, with the tensors.
 
     Examples
     --------
@@ -136,35 +139,38 @@ def quantize_file(
     """
     begin = time.perf_counter()
     library = load_gguf()
+    src, dst = as_path("src", src), as_path("dst", dst)
     default, rules, matrix = target_format(fmt).name, parse_map(map), as_imatrix(imatrix)
-    options = _Options(method, nonfinite, _threads(threads, executor))
+    options = Options(method, nonfinite, _threads(threads, executor))
     limit = _in_flight(in_flight, executor)
-    src, dst = Path(src), Path(dst)
+    named = matrix if isinstance(matrix, Imatrix) else None
     with open_file(src) as file:
         before = _identity(file)
-        _check_destination(file, dst, overwrite)
+        check_destination(dst, {src, *file.paths}, named.path if named is not None else None, overwrite)
         plan = make_plan(file, default, rules, matrix)
         check_writable(library, plan.tensors)
         for target in dict.fromkeys(tensor.format for tensor in plan.tensors if not tensor.is_copied):
             try_encoder(target, method, nonfinite)
-        named = matrix if isinstance(matrix, Imatrix) else None
         head = make_head(library, file, plan.tensors, default, _architecture(file, architecture), named)
-        pieces, spans = _pieces(plan.tensors, head, options, {Path(path): size for path, _, size, _ in before})
+        sizes = {Path(path): size for path, _, size, _ in before}
+        pieces, spans = make_pieces(plan.tensors, head.offsets, options, sizes, PIECE_ELEMENTS)
         key = _key(before, head, pieces)
+        is_warned = warn_of_zeros(plan.tensors)
         partial = Partial(dst, key, head.data, head.size, spans)
         try:
             resumed = sum(spans[number].nbytes for number in partial.finished)
-            _encode_all(pieces, partial, executor, limit, progress)
+            with _warned(is_warned):
+                _encode_all(pieces, partial, executor, limit, progress)
             if _identity(file) != before:
                 raise EncodingError(f"src: {src} was changed while it was read")
-            partial.commit()
+            partial.commit(overwrite)
         except EncodingError:  # another attempt would end like this one
             partial.discard()
             raise
         finally:
             partial.close()
-        sizes = sum(size for _, _, size, _ in before), head.size
-        return _report(file, dst, default, plan, sizes, time.perf_counter() - begin, resumed)
+        totals = sum(sizes.values()), head.size
+        return _report(file, dst, default, plan, totals, time.perf_counter() - begin, resumed)
 
 
 def _threads(threads: int | None, executor: Executor | None) -> int | None:
@@ -191,17 +197,6 @@ def _architecture(file: File, architecture: str | None) -> str:
     return _DEFAULT_ARCHITECTURE if architecture is None else architecture
 
 
-def _check_destination(file: File, dst: Path, overwrite: bool) -> None:
-    if dst.exists() and any(dst.samefile(path) for path in file.paths):
-        raise ValueError(f"dst: {dst} is a file of the source")
-    if dst.is_dir():
-        raise IsADirectoryError(f"dst: {dst} is a folder")
-    if os.path.lexists(dst) and not overwrite:
-        raise FileExistsError(f"dst: {dst} exists already; overwrite=True replaces it")
-    if not dst.parent.is_dir():
-        raise FileNotFoundError(f"dst: {dst.parent} is no folder")
-
-
 def _identity(file: File) -> list[tuple[str, int, int, int]]:
     """The files of the source: path, inode, size, time of the last change."""
     found = []
@@ -209,42 +204,6 @@ def _identity(file: File) -> list[tuple[str, int, int, int]]:
         status = path.stat()
         found.append((os.path.abspath(path), status.st_ino, status.st_size, status.st_mtime_ns))
     return found
-
-
-def _pieces(
-    tensors: Sequence[Planned], head: Head, options: _Options, sizes: Mapping[Path, int]
-) -> tuple[list[Piece], list[Span]]:
-    """All the work, in the order of the file, and where its results go."""
-    pieces, spans = [], []
-    for tensor, begin in zip(tensors, head.offsets, strict=True):
-        path = Path(os.path.abspath(tensor.info.path))
-        for piece in _pieces_of(tensor, options, path, sizes[path]):
-            row_bytes = tensor.nbytes // math.prod(tensor.info.shape[:-1])
-            pieces.append(piece)
-            spans.append(Span(begin + piece.first * row_bytes, piece.rows * row_bytes))
-    return pieces, spans
-
-
-def _pieces_of(tensor: Planned, options: _Options, path: Path, size: int) -> Iterator[Piece]:
-    info, weights = tensor.info, tensor.weights
-    columns = info.shape[-1] if info.shape else 1
-    rows = math.prod(info.shape[:-1]) if columns else 0
-    if rows == 0:
-        return
-    row_bytes = info.nbytes // rows
-    # Each expert has weights of its own, so no piece reaches into the next.
-    matrix_rows = rows // len(weights) if weights is not None else rows
-    step = min(matrix_rows, max(1, PIECE_ELEMENTS // columns))
-    version = cbquant.__version__
-    for matrix in range(rows // matrix_rows):
-        own = None if weights is None else weights[matrix]
-        for first in range(matrix * matrix_rows, (matrix + 1) * matrix_rows, step):
-            count = min(step, (matrix + 1) * matrix_rows - first)
-            place = (info.offset + first * row_bytes, count * row_bytes, first, count, columns)
-            yield Piece(
-                *(str(path), size, info.name, info.shape, *place),
-                *(info.format, tensor.format, own, *options, version),
-            )
 
 
 def _key(identity: Sequence[tuple[str, int, int, int]], head: Head, pieces: Sequence[Piece]) -> bytes:
@@ -289,9 +248,12 @@ def _encode_elsewhere(
 ) -> None:
     pending: dict[Future[NDArray[np.uint8]], int] = {}
 
+    def take(future: Future[NDArray[np.uint8]], number: int) -> None:
+        finish(number, checked_result(pieces[number], future.result()))
+
     def collect() -> None:
         for future in wait(pending, return_when=FIRST_COMPLETED).done:
-            finish(pending.pop(future), future.result())
+            take(future, pending.pop(future))
 
     try:
         for number in todo:
@@ -309,8 +271,20 @@ def _encode_elsewhere(
         # What others have finished meanwhile is not lost: the next attempt finds it.
         for future, number in pending.items():
             if future.done() and not future.cancelled() and future.exception() is None:
-                finish(number, future.result())
+                with suppress(RuntimeError):  # no bytes either: the first error is the one to tell
+                    take(future, number)
         raise
+
+
+@contextmanager
+def _warned(is_warned: bool) -> Iterator[None]:
+    """Where it was said already that blocks have no importance, the encoder does not say it for every piece."""
+    if not is_warned:
+        yield
+        return
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="imatrix: all weights are zero over block")
+        yield
 
 
 @contextmanager

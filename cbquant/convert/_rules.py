@@ -122,7 +122,7 @@ def parse_map(rules: Mapping[str, str] | Iterable[str] | None) -> list[Rule]:
     """
     if rules is None:
         return []
-    if isinstance(rules, (str, bytes)):
+    if isinstance(rules, (str, bytes)) or not isinstance(rules, Iterable):
         raise TypeError(f"map: expected a dict or a list of 'pattern=format', got {rules!r}")
     pairs = rules.items() if isinstance(rules, Mapping) else map(_split, rules)
     return [_rule(pattern, fmt) for pattern, fmt in pairs]

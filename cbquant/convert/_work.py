@@ -1,4 +1,4 @@
-"""Some rows of a tensor, decoded and encoded: the unit of work, wherever it is done."""
+"""Some rows of a tensor, or a part of a long one, decoded and encoded: the unit of work, wherever it is done."""
 
 from __future__ import annotations
 
@@ -34,8 +34,10 @@ class Piece(NamedTuple):
         The tensor.
     offset, nbytes : int
         Where the rows lie in the file.
-    first, rows, columns : int
-        The first of them, counted over all dimensions but the last; how many there are; their elements.
+    first, rows : int
+        The first of them, counted over all dimensions but the last; how many there are.
+    column, columns : int
+        The first of their columns; how many there are. Where they are not all, there is one row.
     source, target : str
         Format of the file, and format to encode; the same: the bytes are taken as they are.
     weights : ndarray or None
@@ -54,6 +56,7 @@ class Piece(NamedTuple):
     nbytes: int
     first: int
     rows: int
+    column: int
     columns: int
     source: str
     target: str
@@ -62,6 +65,16 @@ class Piece(NamedTuple):
     nonfinite: str
     threads: int | None
     version: str
+
+    @property
+    def nbytes_after(self) -> int:
+        """The bytes of the rows in the format to encode."""
+        fmt = _formats.get(self.target)
+        return self.rows * self.columns // fmt.elements * fmt.bytes
+
+    def __str__(self) -> str:
+        columns = f", columns {self.column} to {self.column + self.columns - 1}" if self.rows == 1 else ""
+        return f"{Subject('tensor', self.name)}, rows {self.first} to {self.first + self.rows - 1}{columns}"
 
 
 def encode(piece: Piece) -> NDArray[np.uint8]:
@@ -96,6 +109,22 @@ def encode(piece: Piece) -> NDArray[np.uint8]:
     return blocks.reshape(-1)
 
 
+def checked_result(piece: Piece, result: Any) -> NDArray[np.uint8]:
+    """What an executor gave for a piece, once it can be its bytes: an array uint8 or bytes, as many as there must be.
+
+    Raises
+    ------
+    RuntimeError
+        It is something else.
+    """
+    data = np.frombuffer(result, np.uint8) if isinstance(result, bytes) else result
+    expected = piece.nbytes_after
+    if isinstance(data, np.ndarray) and data.dtype == np.uint8 and data.size == expected:
+        return data.reshape(-1)
+    got = f"{data.size} of {data.dtype}" if isinstance(data, np.ndarray) else type(data).__name__
+    raise RuntimeError(f"executor: {piece}: expected {expected} bytes, uint8, got {got}")
+
+
 def _values(piece: Piece, raw: NDArray[np.uint8]) -> NDArray[Any]:
     """The decoded rows, float32 [rows, columns], or float64 as it is: the encoder rounds it once."""
     if piece.source in ("f32", "f64"):
@@ -119,17 +148,16 @@ def _convert(piece: Piece, raw: NDArray[np.uint8]) -> NDArray[np.uint8]:
 
 def _located(piece: Piece, x: NDArray[Any], finite: NDArray[np.bool_], reason: str) -> EncodingError:
     """The error for rows `x`, with the place in the tensor of the first value that is to blame, if one is."""
-    what = Subject("tensor", piece.name)
     places = np.argwhere(~finite)
     if len(places) == 0:
-        return EncodingError(f"{what}, rows {piece.first} to {piece.first + piece.rows - 1}: {reason}")
+        return EncodingError(f"{piece}: {reason}")
     row, column = (int(number) for number in places[0])
     leading = np.unravel_index(piece.first + row, piece.shape[:-1] or (1,))
-    index = (*map(int, leading), column)
+    index = (*map(int, leading), piece.column + column)
     value = float(x[row, column])
     if not np.isfinite(value):
         reason = "expected finite numbers"
-    return EncodingError(f"{what}: {value} at {index} of shape {piece.shape}: {reason}")
+    return EncodingError(f"{Subject('tensor', piece.name)}: {value} at {index} of shape {piece.shape}: {reason}")
 
 
 def try_encoder(target: str, method: str, nonfinite: str) -> None:

@@ -36,11 +36,14 @@ class Imatrix(dict[str, NDArray[np.float32]]):
         The files of text that it was measured on, as the file names them.
     chunks : int
         How many pieces of text were used; 0 where the file does not say.
+    is_flat : bool
+        Whether the file is of the older kind.
     """
 
     path: Path | None = None
     datasets: tuple[str, ...] = ()
     chunks: int = 0
+    is_flat: bool = False
 
 
 def read_imatrix(path: str | os.PathLike[str]) -> Imatrix:
@@ -62,7 +65,8 @@ def read_imatrix(path: str | os.PathLike[str]) -> Imatrix:
     OSError
         The file cannot be opened.
     ValueError
-        It is no importance matrix, is cut, or holds sums or counts that are negative, NaN or infinite.
+        It is no importance matrix, is cut, or holds sums or counts that are negative, NaN or infinite, or that do not
+        belong together.
 
     Examples
     --------
@@ -98,10 +102,11 @@ def _from_gguf(file: File) -> Imatrix:
 
 def _means(file: File, name: str) -> NDArray[np.float32]:
     sums, counts = _floats(file, name + _SUMS), _floats(file, name + _COUNTS).reshape(-1)
-    if sums.size == 0 or counts.size == 0 or sums.size % counts.size:
+    columns = sums.shape[-1]
+    if sums.size == 0 or counts.size not in (1, sums.size // columns):
         what = Subject("tensor", name)
-        raise ValueError(f"{file.path}: {what}: {sums.size} sums are no multiple of {counts.size} counts")
-    columns = sums.shape[-1] if counts.size == 1 else sums.size // counts.size
+        expected = f"1 count or one for each row of sums, {sums.shape}"
+        raise ValueError(f"{file.path}: {what}: expected {expected}, got {counts.size}")
     per_count = sums.reshape(counts.size, -1)
     means = np.ones(per_count.shape, np.float32)
     with np.errstate(over="ignore"):  # an infinity is found below
@@ -161,6 +166,7 @@ def _from_dat(path: Path, data: NDArray[np.uint8]) -> Imatrix:
     if count < 1:
         raise ValueError(f"{path}: expected an importance matrix, got a file of {count} entries")
     matrix = Imatrix()
+    matrix.is_flat = True
     for number in range(count):
         name = reader.text(f"name of entry {number}")
         if name in matrix:
@@ -180,6 +186,8 @@ def _from_dat(path: Path, data: NDArray[np.uint8]) -> Imatrix:
 def _entry(reader: _Reader, name: str) -> NDArray[np.float32]:
     what = str(Subject("tensor", name))
     calls, count = reader.number(what), reader.number(what)
+    if calls < 0:
+        raise ValueError(f"{reader.path}: {what}: expected a number of calls from 0 up, got {calls}")
     if count < 1:
         raise ValueError(f"{reader.path}: {what}: expected values, got {count}")
     sums = np.frombuffer(reader.take(4 * count, what), "<f4")

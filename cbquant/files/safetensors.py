@@ -170,7 +170,8 @@ def _fields(entry: Any) -> tuple[str, tuple[int, ...], list[int]]:
         raise ValueError(f"dtype: expected a name, got {quoted(str(dtype))}")
     dims, ends = _numbers(shape), _numbers(place)
     if dims is None or len(dims) > _MAX_DIMS:
-        raise ValueError(f"shape: expected at most {_MAX_DIMS} numbers, got {quoted(str(shape))}")
+        expected = f"at most {_MAX_DIMS} numbers, whole and from 0 up"
+        raise ValueError(f"shape: expected {expected}, got {quoted(str(shape))}")
     if ends is None or len(ends) != 2 or ends[0] > ends[1]:
         raise ValueError(f"data_offsets: expected a begin and an end, got {quoted(str(place))}")
     return dtype, as_shape(dims), ends

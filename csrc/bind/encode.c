@@ -12,14 +12,15 @@ static int get_aligned(PyObject *object, const char *name, cbq_view *view) {
 
 static PyObject *quantize(PyObject *module, PyObject *args, PyObject *kwargs) {
     (void)module;
-    static char *names[] = {"x", "source", "fmt", "out", "rows", "k", "imatrix", "allow_nonfinite", "threads", "isa", "improve", NULL};
+    static char *names[] = {"x", "source", "fmt", "out", "rows", "k", "imatrix", "allow_nonfinite", "threads", "isa", "improve", "out_is_new", NULL};
     PyObject *x, *out, *imatrix = Py_None;
     const char *source, *format, *isa = NULL;
     long long rows, k;
     cbq_quantize_args a = {.threads = 0};
     cbq_status st = {CBQ_OK, ""};
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OssOLL|Opizp", names, &x, &source, &format, &out, &rows, &k, &imatrix,
-                                     &a.allow_nonfinite, &a.threads, &isa, &a.improve)) return NULL;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OssOLL|Opizpp", names, &x, &source, &format, &out, &rows, &k, &imatrix,
+                                     &a.allow_nonfinite, &a.threads, &isa, &a.improve,
+                                     &a.out_is_new)) return NULL;
     if (rows < 0 || k < 0) return PyErr_Format(PyExc_ValueError, "rows, k: expected sizes from 0, got %lld, %lld", rows, k);
     a.rows = rows, a.k = k;
     if (cbq_get_format(format, &a.format) || cbq_get_format(source, &a.source) || cbq_check_threads(a.threads)) return NULL;
@@ -38,7 +39,8 @@ static PyObject *quantize(PyObject *module, PyObject *args, PyObject *kwargs) {
 
 PyMethodDef cbq_encode_methods[] = {
     {"quantize", (PyCFunction)(void (*)(void))quantize, METH_VARARGS | METH_KEYWORDS,
-     "quantize(x, source, fmt, out, rows, k, imatrix=None, allow_nonfinite=False, threads=0, isa=None, improve=False): "
+     "quantize(x, source, fmt, out, rows, k, imatrix=None, allow_nonfinite=False, threads=0, isa=None, improve=False, "
+     "out_is_new=False): "
      "encode contiguous rows of the plain type `source`"},
     {NULL, NULL, 0, NULL},
 };

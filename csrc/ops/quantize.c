@@ -33,27 +33,35 @@ static void give_floats(task *t, const float *x) {
     if (!is_float32(t)) cbq_scratch_give(&t->scratch, (uint8_t *)(uintptr_t)x);
 }
 
+/* Remembers the first number of these that is NaN or infinite; is there one? */
+static int look_for_nonfinite(task *t, const float *x, int64_t first, int64_t n) {
+    int64_t at = t->a->level->encoders->find_nonfinite(x, n);
+    if (at < 0) return 0;
+    int64_t best = atomic_load(&t->nonfinite);
+    while (first + at < best && !atomic_compare_exchange_weak(&t->nonfinite, &best, first + at)) {}
+    return 1;
+}
+
 static void look_at(task *t, int64_t begin, int64_t end) {
     int64_t first = begin * t->unit, n = (end - begin) * t->unit;
     if (first > atomic_load_explicit(&t->nonfinite, memory_order_relaxed)) return;
     const float *x = take_floats(t, first, n);
-    int64_t at = t->a->level->encoders->find_nonfinite(x, n);
+    look_for_nonfinite(t, x, first, n);
     give_floats(t, x);
-    if (at < 0) return;
-    int64_t best = atomic_load(&t->nonfinite);
-    while (first + at < best && !atomic_compare_exchange_weak(&t->nonfinite, &best, first + at)) {}
 }
 
 static void encode(task *t, int64_t begin, int64_t end) {
-    const int64_t blocks_of_unit = t->unit / t->f->elements;
-    const float *x = take_floats(t, begin * t->unit, (end - begin) * t->unit);
+    const int64_t blocks_of_unit = t->unit / t->f->elements, first = begin * t->unit, n = (end - begin) * t->unit;
+    if (first > atomic_load_explicit(&t->nonfinite, memory_order_relaxed)) return;
+    const float *x = take_floats(t, first, n);
     cbq_encode_args e = {.x = x,
                          .importance = (const float *)(const void *)t->a->importance.data,
                          .n = (end - begin) * blocks_of_unit,
                          .row_blocks = t->a->k / t->f->elements,
                          .out = t->a->out.data + begin * blocks_of_unit * t->f->bytes};
-    if (t->encode(&e)) atomic_store(&t->out_of_memory, 1);
-    else if (t->a->improve) cbq_improve(t->a->format, &e);
+    int refused = !t->a->allow_nonfinite && t->a->out_is_new && look_for_nonfinite(t, x, first, n);
+    if (!refused && t->encode(&e)) atomic_store(&t->out_of_memory, 1);
+    else if (!refused && t->a->improve) cbq_improve(t->a->format, &e);
     give_floats(t, x);
 }
 
@@ -77,9 +85,8 @@ static cbq_code check(const cbq_quantize_args *a, cbq_status *st) {
     return CBQ_OK;
 }
 
-static cbq_code check_finite(task *t, int64_t units, int threads, cbq_status *st) {
+static cbq_code check_finite(const task *t, cbq_status *st) {
     const cbq_quantize_args *a = t->a;
-    cbq_parallel(units, t->grain, threads, look_at_range, t);
     int64_t at = atomic_load(&t->nonfinite);
     if (at == a->rows * a->k) return CBQ_OK;
     return cbq_fail(st, CBQ_BAD_VALUE, "x: expected finite numbers, got NaN or infinity (as float32) in row %lld, column %lld",
@@ -99,8 +106,10 @@ cbq_code cbq_quantize(const cbq_quantize_args *a, cbq_status *st) {
     const cbq_encode_args nothing = {.importance = (const float *)(const void *)a->importance.data};
     if (t.encode(&nothing)) return cbq_fail(st, CBQ_NO_MEMORY, "no memory for the tables of %s", f->name);
     if (!is_float32(&t) && cbq_scratch_open(&t.scratch, cbq_most_pieces(units, t.grain, threads), t.grain * t.unit * 4, st)) goto done;
-    if (!a->allow_nonfinite && check_finite(&t, units, threads, st)) goto done;
+    if (!a->allow_nonfinite && !a->out_is_new) cbq_parallel(units, t.grain, threads, look_at_range, &t);
+    if (check_finite(&t, st)) goto done;
     cbq_parallel(units, t.grain, threads, encode_range, &t);
+    if (check_finite(&t, st)) goto done;
     if (atomic_load(&t.out_of_memory)) cbq_fail(st, CBQ_NO_MEMORY, "no memory to encode %s", f->name);
 done:
     if (!is_float32(&t)) cbq_scratch_close(&t.scratch);
