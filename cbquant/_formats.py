@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import enum
+import re
 from collections.abc import Iterable
 from functools import cache
 from typing import NamedTuple
@@ -102,13 +104,23 @@ def formats() -> FormatList:
     return FormatList(_registry().values())
 
 
+# What llama.cpp calls these are several formats in one file.
+_MIXTURE = re.compile(r"(?P<format>q[2-6]_k|iq[1-4]_\w+?)_[sml]l?")
+
+
 def get(name: str) -> Format:
-    """The format of that name (upper case is accepted); a ValueError lists close names."""
+    """The format of that name (upper case and gguf's enumeration are accepted); a ValueError lists close names."""
+    if isinstance(name, enum.Enum):
+        name = name.name
     if not isinstance(name, str):
         raise TypeError(f"fmt: expected the name of a format, got {type(name).__name__}")
     found = _registry().get(name) or _registry().get(name.lower())
     if found:
         return found
+    mixture = _MIXTURE.fullmatch(name.lower())
+    if mixture and mixture["format"] in _registry():
+        hint = f"a mixture of formats; {mixture['format']} is one, convert.quantize_file takes rules for more"
+        raise ValueError(f"fmt: unknown format {name!r}; {hint}")
     import difflib
 
     close = difflib.get_close_matches(name.lower(), _registry(), n=4, cutoff=0.5)

@@ -35,6 +35,12 @@ __all__ = ["KINDS", "decode", "encode"]
 KINDS = _codecs.FP8_KINDS
 
 
+def _kind(kind: str) -> str:
+    """One of KINDS; upper case and ml_dtypes' names of them (float8_e4m3fn) are accepted."""
+    plain = kind.lower().removeprefix("float8_") if isinstance(kind, str) else kind
+    return plain if plain in KINDS else check_word("kind", kind, KINDS)
+
+
 def decode(
     codes: Any, kind: str, dtype: Any = "float32", out: NDArray[Any] | None = None, threads: int | None = None
 ) -> NDArray[Any]:
@@ -70,7 +76,7 @@ def decode(
     array([ 1.953125e-03,  4.480000e+02,           nan, -0.000000e+00],
           dtype=float32)
     """
-    return _codecs.decode(check_word("kind", kind, KINDS), codes, dtype, out, threads)
+    return _codecs.decode(_kind(kind), codes, dtype, out, threads)
 
 
 def encode(
@@ -113,4 +119,4 @@ def encode(
     """
     if not isinstance(saturate, bool):
         raise TypeError(f"saturate: expected True or False, got {type(saturate).__name__}")
-    return _codecs.encode(check_word("kind", kind, KINDS), x, out, threads, saturate=saturate)
+    return _codecs.encode(_kind(kind), x, out, threads, saturate=saturate)

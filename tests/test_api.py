@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import gguf
 import ml_dtypes
 import numpy as np
 import pytest
@@ -288,6 +289,9 @@ def test_format_names() -> None:
         cbquant.dequant(b"", "zzzzzz")
     with raises(TypeError, "fmt: expected the name of a format, got int"):
         cbquant.dequant(b"", 8)  # type: ignore[arg-type]
+    assert cbquant.dequant(Q8, gguf.GGMLQuantizationType.Q8_0).size == 32  # type: ignore[arg-type]
+    with raises(ValueError, "fmt: unknown format 'Q4_K_M'; a mixture of formats; q4_k is one"):
+        cbquant.dequant(b"", "Q4_K_M")
 
 
 @pytest.mark.parametrize("threads", [0, -1, 513, 2**70])

@@ -128,6 +128,7 @@ def test_codes_that_are_refused() -> None:
         cbquant.e2m1.unpack(np.zeros((), np.uint8))
     with raises(TypeError, "dtype: expected float32, float16, bfloat16, got float64"):
         cbquant.e2m1.decode(np.zeros(3, np.uint8), dtype="float64")
+    assert cbquant.fp8.decode(np.uint8([0x38]), "float8_E4M3FN") == 1
     with raises(ValueError, "kind: expected one of e4m3fn, e4m3fnuz, e5m2, e5m2fnuz, got 'e4m3'"):
         cbquant.fp8.decode(np.zeros(3, np.uint8), "e4m3")
     with raises(TypeError, "kind: expected one of e4m3fn, e4m3fnuz, e5m2, e5m2fnuz, got NoneType"):

@@ -21,7 +21,7 @@ class Plan(plan.Plan):
     peer_seconds: float = 10e-3
     rows: tuple[int, int] = (2, 64)
     #: For several threads: enough for all of them.
-    many_rows: int = 256
+    many_rows: int = 1024
     #: Fresh processes that make a first call.
     processes: int = 7
 

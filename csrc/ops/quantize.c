@@ -6,14 +6,18 @@
 #include "check.h"
 #include "scratch.h"
 
-enum { GRAIN = 1 << 14 }; /* elements that one thread takes at a time: many tiles, so that their padded ends do not matter */
+/* Elements that one thread takes at a time, and those of them that it looks at before it encodes them, which then are in its
+   first-level cache; with an importance matrix several rows, whose sums wait for each other less. With pieces of 2^14 two
+   threads were 1.6 times as fast as one at formats that go at the speed of memory, with 2^15 they are 1.9 times (Zen 5); in
+   steps of 2^12 one thread reads 15 % faster than in larger ones. */
+enum { PIECE = 1 << 15, STEP = 1 << 12, WEIGHTED_STEP = 1 << 14 };
 
 /* One call's work. x is cut into units of `unit` elements: rows where there is an importance matrix, else blocks. */
 typedef struct {
     const cbq_quantize_args *a;
     const cbq_format *f;
     cbq_encode_fn *encode;
-    int64_t unit, grain, source_bytes; /* grain: units whose float32 fit a slot of scratch */
+    int64_t unit, step, source_bytes; /* step: units at a time, whose float32 fit a slot of scratch */
     cbq_scratch scratch; /* float32 of the pieces at work, where x is of another type */
     _Atomic int64_t nonfinite; /* the first such element, or the number of all */
     _Atomic int out_of_memory;
@@ -66,11 +70,11 @@ static void encode(task *t, int64_t begin, int64_t end) {
 }
 
 /* A range may be all of x, where there is one thread. */
-static void in_grains(task *t, int64_t begin, int64_t end, void (*step)(task *, int64_t, int64_t)) {
-    for (; begin < end; begin += t->grain) step(t, begin, end - begin < t->grain ? end : begin + t->grain);
+static void in_steps(task *t, int64_t begin, int64_t end, void (*step)(task *, int64_t, int64_t)) {
+    for (; begin < end; begin += t->step) step(t, begin, end - begin < t->step ? end : begin + t->step);
 }
-static void look_at_range(void *context, int64_t begin, int64_t end) { in_grains(context, begin, end, look_at); }
-static void encode_range(void *context, int64_t begin, int64_t end) { in_grains(context, begin, end, encode); }
+static void look_at_range(void *context, int64_t begin, int64_t end) { in_steps(context, begin, end, look_at); }
+static void encode_range(void *context, int64_t begin, int64_t end) { in_steps(context, begin, end, encode); }
 
 static cbq_code check(const cbq_quantize_args *a, cbq_status *st) {
     const cbq_format *f = &cbq_formats[a->format];
@@ -100,15 +104,17 @@ cbq_code cbq_quantize(const cbq_quantize_args *a, cbq_status *st) {
     task t = {.a = a, .f = f, .encode = a->level->encoders->encode[a->format], .source_bytes = cbq_formats[a->source].bytes};
     t.unit = a->importance.data ? a->k : f->elements;
     atomic_init(&t.nonfinite, a->rows * a->k);
-    t.grain = t.unit < GRAIN ? GRAIN / t.unit : 1;
+    const int64_t step = a->importance.data ? WEIGHTED_STEP : STEP;
+    t.step = t.unit < step ? step / t.unit : 1;
+    const int64_t piece = t.unit < PIECE ? PIECE / t.unit : 1;
     const int64_t units = a->rows * a->k / t.unit;
     const int threads = a->rows * a->k < CBQ_QUANTIZE_MIN_PARALLEL ? 1 : cbq_resolve_threads(a->threads);
     const cbq_encode_args nothing = {.importance = (const float *)(const void *)a->importance.data};
     if (t.encode(&nothing)) return cbq_fail(st, CBQ_NO_MEMORY, "no memory for the tables of %s", f->name);
-    if (!is_float32(&t) && cbq_scratch_open(&t.scratch, cbq_most_pieces(units, t.grain, threads), t.grain * t.unit * 4, st)) goto done;
-    if (!a->allow_nonfinite && !a->out_is_new) cbq_parallel(units, t.grain, threads, look_at_range, &t);
+    if (!is_float32(&t) && cbq_scratch_open(&t.scratch, cbq_most_pieces(units, piece, threads), t.step * t.unit * 4, st)) goto done;
+    if (!a->allow_nonfinite && !a->out_is_new) cbq_parallel(units, piece, threads, look_at_range, &t);
     if (check_finite(&t, st)) goto done;
-    cbq_parallel(units, t.grain, threads, encode_range, &t);
+    cbq_parallel(units, piece, threads, encode_range, &t);
     if (check_finite(&t, st)) goto done;
     if (atomic_load(&t.out_of_memory)) cbq_fail(st, CBQ_NO_MEMORY, "no memory to encode %s", f->name);
 done:
