@@ -24,7 +24,10 @@ from cbquant.cli.process import Terminated, discard, streams, terminable
 
 _COMMANDS: tuple[ModuleType, ...] = (inspect, dequant, quantize, compare, validate, bench, info, formats)
 
-_FINDINGS = "exit codes: 0 all well, 1 a finding (validate, compare --max-error), 2 wrong usage or bad input"
+_FINDINGS = (
+    "exit codes: 0 all well, 1 a finding (validate, compare --max-error), 2 wrong usage or bad input, "
+    "130 interrupted, 143 ended by SIGTERM, 70 a defect of cbquant"
+)
 
 
 def _parser() -> Parser:
