@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import warnings
 from functools import cache
 from pathlib import Path as FilePath
@@ -18,7 +20,7 @@ import cbquant
 from cbquant import testing
 from tests import encode_inputs
 from tests.oracles import Ggml
-from tests.paths import BLOCK_FORMATS, PATHS, Path
+from tests.paths import BLOCK_FORMATS, PATHS, ROOT, Path
 
 FORMATS = {f.name: f for f in BLOCK_FORMATS}
 SHARED = FilePath(__file__).resolve().parents[2] / "shared" / "vectors"
@@ -345,3 +347,36 @@ def test_refused_out() -> None:
     readonly.flags.writeable = False
     check_refused("writable", ValueError, x, "q8_0", out=readonly)
     check_refused("overlaps", ValueError, x, "q8_0", out=x.view(np.uint8).reshape(-1)[:136].reshape(2, 68))
+
+
+# --- tables that are made at the first call ---
+
+FIRST_CALLS = """
+import threading
+import numpy as np
+import cbquant
+
+x = np.random.default_rng(0).standard_normal((2, 256), np.float32)
+barrier, results = threading.Barrier(8), [None] * 8
+quantize = cbquant.quantize
+
+def first_call(number):
+    barrier.wait()
+    results[number] = quantize(x, FORMAT, "ones").tobytes()
+
+callers = [threading.Thread(target=first_call, args=(number,)) for number in range(8)]
+for caller in callers:
+    caller.start()
+for caller in callers:
+    caller.join()
+assert len(set(results)) == 1
+print(results[0].hex())
+"""
+
+
+@pytest.mark.parametrize("fmt", ["iq1_s", "iq2_xs", "iq3_s"])
+def test_eight_threads_may_come_first(fmt: str) -> None:
+    command = [sys.executable, "-c", FIRST_CALLS.replace("FORMAT", repr(fmt))]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT)
+    x = np.random.default_rng(0).standard_normal((2, 256), np.float32)
+    assert done.stdout.strip() == cbquant.quantize(x, fmt, "ones").tobytes().hex()

@@ -1,5 +1,6 @@
 /* Hammers the pool from several threads, for the thread sanitizer: jobs of every size at once, each checked for items
-   that were left out or taken twice, and decodes with the first choice of a level and the count of cores among them.
+   that were left out or taken twice, decodes with the first choice of a level and the count of cores among them, and encodes
+   with the first call of the tables of grids.
    Exit status 0, or 1 and a line on what went wrong; a data race is the sanitizer's to tell. */
 #include <pthread.h>
 #include <stdatomic.h>
@@ -8,6 +9,7 @@
 
 #include "base.h"
 #include "ops/dequant.h"
+#include "ops/quantize.h"
 #include "threads.h"
 
 enum { CALLERS = 6, ROUNDS = 200, MOST_ITEMS = 4000, DECODES = 4, BLOCKS = 16384 + 3 };
@@ -61,9 +63,32 @@ static void run_decodes(int caller) {
     free(out);
 }
 
+/* Rows of what the blocks stand for; more than 2^16 elements, so that they are shared out. All callers must get the same. */
+enum { ENCODE_K = 256, ENCODE_ROWS = 300 };
+static _Atomic uint64_t encoded[2];
+
+static void run_encodes(int caller) {
+    static const char *const formats[] = {"iq2_xs", "q4_k"};
+    static uint8_t out[CALLERS][ENCODE_ROWS * ENCODE_K];
+    float importance[ENCODE_K];
+    for (int i = 0; i < ENCODE_K; i++) importance[i] = 1;
+    for (int f = 0; f < 2; f++) {
+        cbq_status st = {CBQ_OK, ""};
+        cbq_quantize_args a = {.format = cbq_find_format(formats[f]), .source = cbq_find_format("f32"), .threads = 3, .improve = 1,
+                               .level = cbq_current_level(), .rows = ENCODE_ROWS, .k = ENCODE_K,
+                               .x = {expected, (int64_t)ENCODE_ROWS * ENCODE_K * 4}, .importance = {(uint8_t *)importance, sizeof importance}};
+        a.out = (cbq_out){out[caller], (int64_t)ENCODE_ROWS * cbq_formats[a.format].bytes};
+        if (cbq_quantize(&a, &st)) return fail(st.text, caller);
+        uint64_t hash = 1, none = 0;
+        for (int64_t i = 0; i < a.out.bytes; i++) hash = (hash ^ out[caller][i]) * 0x100000001b3u;
+        if (!atomic_compare_exchange_strong(&encoded[f], &none, hash) && none != hash) fail("encoders do not agree", caller);
+    }
+}
+
 static void *caller_main(void *number) {
     int caller = *(int *)number;
     pthread_barrier_wait(&start);
+    run_encodes(caller);
     run_decodes(caller);
     run_counting_jobs(caller);
     return NULL;
