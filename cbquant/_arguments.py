@@ -10,12 +10,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from cbquant import _core
+from cbquant._buffer import PLAIN_DTYPES
 from cbquant._formats import Format
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 DTYPES = ("float32", "float16", "bfloat16")
+# The plain format of each type that numbers to encode may have.
+_SOURCES = {PLAIN_DTYPES[fmt]: fmt for fmt in ("f32", "f64", "f16", "bf16")}
 # What an output array may be, without asking for the (slow) name of its dtype.
 _OUT_DTYPES = {
     np.dtype(np.float32): "float32",
@@ -36,6 +39,17 @@ def check_threads(threads: int | None, name: str = "threads") -> int:
     if not 1 <= number <= _core.MAX_THREADS:
         raise ValueError(f"{name}: expected 1 to {_core.MAX_THREADS}, got {number}")
     return number
+
+
+def as_floats(x: Any, name: str) -> tuple[NDArray[Any], str]:
+    """x as C takes it, and the name of its type there."""
+    array = np.asarray(x)
+    source = _SOURCES.get(array.dtype.name)
+    if source is None:
+        raise TypeError(f"{name}: expected {', '.join(_SOURCES)}, got {array.dtype.name}")
+    if not array.dtype.isnative:
+        raise ValueError(f"{name}: expected native byte order, got dtype {array.dtype.str}")
+    return np.require(array, requirements=["C_CONTIGUOUS", "ALIGNED"]), source
 
 
 def check_word(name: str, word: Any, words: tuple[str, ...]) -> str:

@@ -9,15 +9,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from cbquant import _core
-from cbquant._arguments import check_bytes_out, check_out, check_threads, check_word, dtype_name, empty
-from cbquant._buffer import PLAIN_DTYPES, as_bytes
+from cbquant._arguments import as_floats, check_bytes_out, check_out, check_threads, check_word, dtype_name, empty
+from cbquant._buffer import as_bytes
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 # For new memory: see _api.py.
 _THROUGH_CACHE = 0
-_SOURCES = {PLAIN_DTYPES[fmt]: fmt for fmt in ("f32", "f64", "f16", "bf16")}
 
 
 class Kind(NamedTuple):
@@ -74,7 +73,7 @@ def encode(
     name: str = "x",
     **rule: Any,
 ) -> NDArray[np.uint8]:
-    array, source = _as_floats(x, name)
+    array, source = as_floats(x, name)
     shape = array.shape
     if packed:
         n, size = KINDS[kind].packs()
@@ -124,17 +123,6 @@ def _number(name: str, value: Any) -> float:
 def _as_codes(codes: Any, name: str) -> NDArray[np.uint8]:
     data = as_bytes(codes, name=name)
     return data.reshape(()) if isinstance(codes, (np.ndarray, np.generic)) and codes.ndim == 0 else data
-
-
-def _as_floats(x: Any, name: str) -> tuple[NDArray[Any], str]:
-    """x as C takes it, and the name of its type there."""
-    array = np.asarray(x)
-    source = _SOURCES.get(array.dtype.name)
-    if source is None:
-        raise TypeError(f"{name}: expected {', '.join(_SOURCES)}, got {array.dtype.name}")
-    if not array.dtype.isnative:
-        raise ValueError(f"{name}: expected native byte order, got dtype {array.dtype.str}")
-    return np.require(array, requirements=["C_CONTIGUOUS", "ALIGNED"]), source
 
 
 def _resized(name: str, shape: tuple[int, ...], unit: int, becomes: int, what: str) -> tuple[int, ...]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from cbquant import _core
-from cbquant._arguments import check_bytes_out, check_threads, check_word
+from cbquant._arguments import as_floats, check_bytes_out, check_threads, check_word
 from cbquant._formats import Format, get
 
 if TYPE_CHECKING:
@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
 METHODS = ("reference", "mse")
 NONFINITE = ("raise", "allow")
-# The plain format of each type that x may have.
-_SOURCES = {"float32": "f32", "float64": "f64", "float16": "f16", "bfloat16": "bf16"}
 
 
 def quantize(
@@ -107,17 +105,12 @@ def _as_rows(x: Any, f: Format) -> tuple[NDArray[Any], str]:
     """x as C takes it, and the name of its type there."""
     if isinstance(x, np.ma.MaskedArray):
         raise TypeError("x: expected a plain array, got a masked one; fill what is masked first")
-    array = np.asarray(x)
-    source = _SOURCES.get(array.dtype.name)
-    if source is None:
-        raise TypeError(f"x: expected {', '.join(_SOURCES)}, got {array.dtype.name}")
-    if not array.dtype.isnative:
-        raise ValueError(f"x: expected native byte order, got dtype {array.dtype.str}")
+    array, source = as_floats(x, "x")
     if array.ndim == 0:
         raise ValueError("x: expected at least one dimension, got ()")
     if array.shape[-1] % f.elements:
         raise ValueError(f"x: k={array.shape[-1]} is not a multiple of {f.elements} ({f.name})")
-    return np.require(array, requirements=["C_CONTIGUOUS", "ALIGNED"]), source
+    return array, source
 
 
 def _weights(imatrix: Any, f: Format, k: int) -> NDArray[np.float32] | None:

@@ -10,6 +10,7 @@
 #endif
 #include <numpy/arrayobject.h>
 
+#include "../dispatch.h"
 #include "../status.h"
 #include "../view.h"
 
@@ -19,10 +20,14 @@ PyObject *cbq_raise(const cbq_status *st);
 /* A C-contiguous array's memory. `name` is the argument's name in messages. */
 int cbq_get_view(PyObject *object, const char *name, cbq_view *view);
 int cbq_get_out(PyObject *object, const char *name, cbq_out *out);
+int cbq_get_aligned_view(PyObject *object, const char *name, cbq_view *view); /* of numbers that C reads as such */
 
 /* The index of a format, CBQ_F32 .., and whether a number of threads (0: the default) can be; -1 with an exception. */
 int cbq_get_format(const char *name, int *format);
 int cbq_get_dtype(const char *name, int *dtype);
+int cbq_get_source(const char *name, int *format); /* of a plain type */
+/* The named level, or for NULL the one in use. */
+int cbq_get_level(const char *name, const cbq_level **level);
 int cbq_check_threads(int threads);
 
 /* Applies CBQUANT_ISA and CBQUANT_NUM_THREADS at the first call, and the second at each call that says it needs the number

@@ -36,13 +36,6 @@ static int get_rule(const char *name, int *rule) {
     return -1;
 }
 
-static const cbq_level *get_level(const char *isa) {
-    cbq_status st = {CBQ_OK, ""};
-    const cbq_level *level = isa ? cbq_find_level(isa, &st) : cbq_current_level();
-    if (!level) cbq_raise(&st);
-    return level;
-}
-
 static PyObject *decode_codes(PyObject *module, PyObject *args, PyObject *kwargs) {
     (void)module;
     static char *names[] = {"codes", "kind", "out", "dtype", "packed", "threads", "isa", "stream", NULL};
@@ -55,7 +48,7 @@ static PyObject *decode_codes(PyObject *module, PyObject *args, PyObject *kwargs
     if (get_kind(kind, &a.kind) || cbq_get_dtype(dtype, &a.dtype) || cbq_check_threads(a.threads)) return NULL;
     if (cbq_get_view(codes, "codes", &a.codes) || cbq_get_out(out, "out", &a.out)) return NULL;
     if (cbq_use_environment(a.threads == 0 && a.codes.bytes >= CBQ_CODES_MIN_PARALLEL / 2)) return NULL;
-    if (!(a.level = get_level(isa))) return NULL;
+    if (cbq_get_level(isa, &a.level)) return NULL;
     Py_BEGIN_ALLOW_THREADS
     cbq_decode_codes(&a, &st);
     Py_END_ALLOW_THREADS
@@ -72,12 +65,10 @@ static PyObject *encode_codes(PyObject *module, PyObject *args, PyObject *kwargs
     cbq_status st = {CBQ_OK, ""};
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OssO|ppizsiid", names, &x, &source, &kind, &out, &a.packed, &a.saturate, &a.threads, &isa,
                                      &rule, &a.rule.emax, &a.rule.mbits, &a.rule.largest)) return NULL;
-    if (get_kind(kind, &a.kind) || cbq_get_format(source, &a.source) || get_rule(rule, &a.rule.rule) || cbq_check_threads(a.threads)) return NULL;
-    if (cbq_formats[a.source].kind != CBQ_KIND_PLAIN) return PyErr_Format(PyExc_ValueError, "source: '%s' is not a plain type", source);
-    if (cbq_get_view(x, "x", &a.x) || cbq_get_out(out, "out", &a.out)) return NULL;
-    if (!PyArray_ISALIGNED((PyArrayObject *)x)) return PyErr_Format(PyExc_ValueError, "x: expected an aligned array");
+    if (get_kind(kind, &a.kind) || cbq_get_source(source, &a.source) || get_rule(rule, &a.rule.rule) || cbq_check_threads(a.threads)) return NULL;
+    if (cbq_get_aligned_view(x, "x", &a.x) || cbq_get_out(out, "out", &a.out)) return NULL;
     if (cbq_use_environment(a.threads == 0 && a.out.bytes >= CBQ_CODES_MIN_PARALLEL / 2)) return NULL;
-    if (!(a.level = get_level(isa))) return NULL;
+    if (cbq_get_level(isa, &a.level)) return NULL;
     Py_BEGIN_ALLOW_THREADS
     cbq_encode_codes(&a, &st);
     Py_END_ALLOW_THREADS

@@ -69,6 +69,28 @@ int cbq_get_dtype(const char *name, int *dtype) {
     return 0;
 }
 
+int cbq_get_aligned_view(PyObject *object, const char *name, cbq_view *view) {
+    if (cbq_get_view(object, name, view)) return -1;
+    if (PyArray_ISALIGNED((PyArrayObject *)object)) return 0;
+    PyErr_Format(PyExc_ValueError, "%s: expected an aligned array", name);
+    return -1;
+}
+
+int cbq_get_source(const char *name, int *format) {
+    if (cbq_get_format(name, format)) return -1;
+    if (cbq_formats[*format].kind == CBQ_KIND_PLAIN) return 0;
+    PyErr_Format(PyExc_ValueError, "source: '%s' is not a plain type", name);
+    return -1;
+}
+
+int cbq_get_level(const char *name, const cbq_level **level) {
+    cbq_status st = {CBQ_OK, ""};
+    *level = name ? cbq_find_level(name, &st) : cbq_current_level();
+    if (*level) return 0;
+    cbq_raise(&st);
+    return -1;
+}
+
 int cbq_check_threads(int threads) {
     if (threads >= 0 && threads <= CBQ_MAX_THREADS) return 0;
     PyErr_Format(PyExc_ValueError, "threads: expected 1 to %d, got %d", CBQ_MAX_THREADS, threads);

@@ -74,8 +74,7 @@ static PyObject *dequant(PyObject *module, PyObject *args, PyObject *kwargs) {
     if (cbq_get_format(format, &a.format) || cbq_get_dtype(dtype, &a.dtype) || cbq_check_threads(a.threads)) return NULL;
     if (cbq_get_view(src, "buf", &a.blocks) || cbq_get_out(dst, "out", &a.out)) return NULL;
     if (use_environment(&a)) return NULL;
-    a.level = isa ? cbq_find_level(isa, &st) : cbq_current_level();
-    if (!a.level) return cbq_raise(&st);
+    if (cbq_get_level(isa, &a.level)) return NULL;
     Py_BEGIN_ALLOW_THREADS
     cbq_dequant(&a, &st);
     Py_END_ALLOW_THREADS

@@ -3,13 +3,6 @@
 
 #include "../ops/quantize.h"
 
-static int get_aligned(PyObject *object, const char *name, cbq_view *view) {
-    if (cbq_get_view(object, name, view)) return -1;
-    if (PyArray_ISALIGNED((PyArrayObject *)object)) return 0;
-    PyErr_Format(PyExc_ValueError, "%s: expected an aligned array", name);
-    return -1;
-}
-
 static PyObject *quantize(PyObject *module, PyObject *args, PyObject *kwargs) {
     (void)module;
     static char *names[] = {"x", "source", "fmt", "out", "rows", "k", "imatrix", "allow_nonfinite", "threads", "isa", "improve", "out_is_new", NULL};
@@ -23,13 +16,11 @@ static PyObject *quantize(PyObject *module, PyObject *args, PyObject *kwargs) {
                                      &a.out_is_new)) return NULL;
     if (rows < 0 || k < 0) return PyErr_Format(PyExc_ValueError, "rows, k: expected sizes from 0, got %lld, %lld", rows, k);
     a.rows = rows, a.k = k;
-    if (cbq_get_format(format, &a.format) || cbq_get_format(source, &a.source) || cbq_check_threads(a.threads)) return NULL;
-    if (cbq_formats[a.source].kind != CBQ_KIND_PLAIN) return PyErr_Format(PyExc_ValueError, "source: '%s' is not a plain type", source);
-    if (get_aligned(x, "x", &a.x) || cbq_get_out(out, "out", &a.out)) return NULL;
-    if (imatrix != Py_None && get_aligned(imatrix, "imatrix", &a.importance)) return NULL;
+    if (cbq_get_format(format, &a.format) || cbq_get_source(source, &a.source) || cbq_check_threads(a.threads)) return NULL;
+    if (cbq_get_aligned_view(x, "x", &a.x) || cbq_get_out(out, "out", &a.out)) return NULL;
+    if (imatrix != Py_None && cbq_get_aligned_view(imatrix, "imatrix", &a.importance)) return NULL;
     if (cbq_use_environment(a.threads == 0 && rows * k >= CBQ_QUANTIZE_MIN_PARALLEL)) return NULL;
-    a.level = isa ? cbq_find_level(isa, &st) : cbq_current_level();
-    if (!a.level) return cbq_raise(&st);
+    if (cbq_get_level(isa, &a.level)) return NULL;
     Py_BEGIN_ALLOW_THREADS
     cbq_quantize(&a, &st);
     Py_END_ALLOW_THREADS

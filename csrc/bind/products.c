@@ -29,8 +29,7 @@ static PyObject *matmul(PyObject *module, PyObject *args, PyObject *kwargs) {
     if (get_precision(precision, &a.precision) || cbq_check_threads(a.threads)) return NULL;
     if (cbq_get_view(x, "x", &a.x) || cbq_get_view(w, "w", &a.w) || cbq_get_out(out, "out", &a.out)) return NULL;
     if (cbq_use_environment(a.threads == 0 && cbq_matmul_is_large(m, n, k))) return NULL;
-    a.level = isa ? cbq_find_level(isa, &st) : cbq_current_level();
-    if (!a.level) return cbq_raise(&st);
+    if (cbq_get_level(isa, &a.level)) return NULL;
     Py_BEGIN_ALLOW_THREADS
     cbq_matmul(&a, &st);
     Py_END_ALLOW_THREADS

@@ -29,4 +29,4 @@ static void iq4_nl_tile(const cbq_encode_tile *tile) {
     }
 }
 
-static int encode_iq4_nl(const cbq_encode_args *a) { return encode_tiles(a, 32, 18, iq4_nl_tile); }
+static int encode_iq4_nl(const cbq_encode_args *a) { return encode_tiles(a, 32, sizeof(cbq_iq4_nl_block), iq4_nl_tile); }

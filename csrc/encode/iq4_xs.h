@@ -10,10 +10,7 @@ enum { IQ4_XS_GROUPS = 8 * CBQ_LANES }; /* of a tile */
 
 static void iq4_xs_block(const iq4_codebook *book, const float *x, const float scales[8], cbq_iq4_xs_block *out) {
     uint8_t codes[256], rounded[8];
-    float largest = 0, with_sign = 0;
-    for (int g = 0; g < 8; g++)
-        if (fabsf(scales[g]) > largest) largest = fabsf(scales[g]), with_sign = scales[g];
-    float d = -with_sign / 32, inverse = inverse_or_zero(d);
+    float d = -largest_with_sign(scales, 8) / 32, inverse = inverse_or_zero(d);
     for (int g = 0; g < 8; g++) {
         int s = cbq_clamp(cbq_nearest(inverse * scales[g]), -32, 31);
         rounded[g] = (uint8_t)(s + 32);
@@ -43,7 +40,7 @@ static void iq4_xs_tile(const cbq_encode_tile *tile) {
         f_st_f32(scales + first, iq4_scales(&g, &book));
     }
     for (int b = 0; b < CBQ_LANES; b++)
-        iq4_xs_block(&book, tile->x + 256 * b, scales + 8 * b, (cbq_iq4_xs_block *)(tile->out + 136 * b));
+        iq4_xs_block(&book, tile->x + 256 * b, scales + 8 * b, (cbq_iq4_xs_block *)tile->out + b);
 }
 
-static int encode_iq4_xs(const cbq_encode_args *a) { return encode_tiles(a, 256, 136, iq4_xs_tile); }
+static int encode_iq4_xs(const cbq_encode_args *a) { return encode_tiles(a, 256, sizeof(cbq_iq4_xs_block), iq4_xs_tile); }

@@ -10,7 +10,7 @@ static int encode_mxfp4(const cbq_encode_args *a) {
     uint8_t codes[32];
     for (int64_t b = 0; b < a->n; b++) {
         const float *x = a->x + 32 * b;
-        cbq_mxfp4_block *block = (cbq_mxfp4_block *)(a->out + 17 * b);
+        cbq_mxfp4_block *block = (cbq_mxfp4_block *)a->out + b;
         block->x[0] = mxfp4_scale(largest_magnitude(x, 32));
         cbq_midpoints midpoints = e2m1_midpoints(cbq_mxfp4_d(block));
         if (block->x[0] >= 253) { /* four times the scale is infinite: of no use, but above its midpoint all the same */

@@ -30,7 +30,7 @@ CBQ_FN void nvfp4_group(const float *x, float largest, float scale, uint8_t code
 static int encode_nvfp4(const cbq_encode_args *a) {
     uint8_t codes[64], scales[4];
     for (int64_t b = 0; b < a->n; b++) {
-        cbq_nvfp4_block *block = (cbq_nvfp4_block *)(a->out + 36 * b);
+        cbq_nvfp4_block *block = (cbq_nvfp4_block *)a->out + b;
         for (uint32_t g = 0; g < 4; g++) {
             const float *x = a->x + 64 * b + 16 * g;
             float largest = largest_magnitude(x, 16);

@@ -15,7 +15,7 @@ static void q1_0_tile(const cbq_encode_tile *t) {
         const float *x = t->x + 128 * b;
         uint32_t positive[4] = {0, 0, 0, 0};
         for (int i = 0; i < 128; i += CBQ_LANES) positive[i / 32] |= m_bits(m_le(f_zero(), f_ld(x + i))) << i % 32;
-        cbq_q1_0_pack((cbq_q1_0_block *)(t->out + 18 * b), positive, cbq_f32_to_f16(d[b]));
+        cbq_q1_0_pack((cbq_q1_0_block *)t->out + b, positive, cbq_f32_to_f16(d[b]));
     }
 }
-static int encode_q1_0(const cbq_encode_args *a) { return encode_tiles(a, 128, 18, q1_0_tile); }
+static int encode_q1_0(const cbq_encode_args *a) { return encode_tiles(a, 128, sizeof(cbq_q1_0_block), q1_0_tile); }

@@ -16,9 +16,9 @@ CBQ_FN void q2_k_tile_as(const cbq_encode_tile *t, int weighted) {
             s[j] = both & 15, m[j] = both >> 4;
         }
         min_codes(t, b, f, &fits, &scales[b], s, m, codes);
-        cbq_q2_k_pack((cbq_q2_k_block *)(t->out + 84 * b), codes, s, m, scales[b].d, scales[b].dmin);
+        cbq_q2_k_pack((cbq_q2_k_block *)t->out + b, codes, s, m, scales[b].d, scales[b].dmin);
     }
 }
 static void q2_k_plain(const cbq_encode_tile *t) { q2_k_tile_as(t, 0); }
 static void q2_k_weighted(const cbq_encode_tile *t) { q2_k_tile_as(t, 1); }
-static int encode_q2_k(const cbq_encode_args *a) { return encode_tiles(a, 256, 84, a->importance ? q2_k_weighted : q2_k_plain); }
+static int encode_q2_k(const cbq_encode_args *a) { return encode_tiles(a, 256, sizeof(cbq_q2_k_block), a->importance ? q2_k_weighted : q2_k_plain); }

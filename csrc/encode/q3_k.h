@@ -1,5 +1,6 @@
 /* q3_k */
 #pragma once
+#include "shared/largest.h"
 #include "shared/refined_codes.h"
 #include "shared/signed_search.h"
 #include "shared/weights.h"
@@ -7,9 +8,7 @@
 
 /* Scales of sixteen groups as integers 0 .. 63 under the one of largest magnitude, which becomes 0. */
 CBQ_FN uint16_t q3_k_scales(const float scale[16], uint8_t s[16]) {
-    float largest = 0, magnitude = 0;
-    for (int j = 0; j < 16; j++)
-        if (__builtin_fabsf(scale[j]) > magnitude) magnitude = __builtin_fabsf(scale[j]), largest = scale[j];
+    const float largest = largest_with_sign(scale, 16);
     memset(s, 0, 16);
     if (largest == 0) return 0;
     float inverse = -32.0f / largest;
@@ -37,7 +36,7 @@ static void q3_k_plain(const cbq_encode_tile *t) {
             else
                 for (int i = 0; i < 16; i++) codes[16 * j + i] = fits.zero[g] ? 0 : (uint8_t)((int)*refined_code(&fits, g, i) + 4);
         }
-        cbq_q3_k_pack((cbq_q3_k_block *)(t->out + 110 * b), codes, s, bits);
+        cbq_q3_k_pack((cbq_q3_k_block *)t->out + b, codes, s, bits);
     }
 }
 
@@ -66,7 +65,7 @@ static void q3_k_weighted(const cbq_encode_tile *t) {
         float d = cbq_f16_to_f32(bits);
         for (int j = 0; j < 16; j++)
             signed_group_codes(t->x + 256 * b + 16 * j, 16, d * (float)(s[j] - 32), inverse[16 * b + j], 4, codes + 16 * j);
-        cbq_q3_k_pack((cbq_q3_k_block *)(t->out + 110 * b), codes, s, bits);
+        cbq_q3_k_pack((cbq_q3_k_block *)t->out + b, codes, s, bits);
     }
 }
-static int encode_q3_k(const cbq_encode_args *a) { return encode_tiles(a, 256, 110, a->importance ? q3_k_weighted : q3_k_plain); }
+static int encode_q3_k(const cbq_encode_args *a) { return encode_tiles(a, 256, sizeof(cbq_q3_k_block), a->importance ? q3_k_weighted : q3_k_plain); }

@@ -12,16 +12,16 @@ static void q4_0_weighted(const cbq_encode_tile *t) {
     signed_search(x, w, 32, 8, 2, &fit);
     for (int b = 0; b < CBQ_PAIR; b++) {
         signed_group_codes(t->x + 32 * b, 32, 0, fit.inverse[b], 8, codes);
-        cbq_q4_0_pack((cbq_q4_0_block *)(t->out + 18 * b), codes, cbq_f32_to_f16(fit.scale[b]));
+        cbq_q4_0_pack((cbq_q4_0_block *)t->out + b, codes, cbq_f32_to_f16(fit.scale[b]));
     }
 }
 
 static int encode_q4_0(const cbq_encode_args *a) {
     uint8_t codes[32];
-    if (a->importance) return encode_weighted_rows(a, 18, q4_0_weighted);
+    if (a->importance) return encode_weighted_rows(a, sizeof(cbq_q4_0_block), q4_0_weighted);
     for (int64_t b = 0; b < a->n; b++) {
         float d = signed_codes(a->x + 32 * b, 8, codes);
-        cbq_q4_0_pack((cbq_q4_0_block *)(a->out + 18 * b), codes, cbq_f32_to_f16(d));
+        cbq_q4_0_pack((cbq_q4_0_block *)a->out + b, codes, cbq_f32_to_f16(d));
     }
     return 0;
 }

@@ -1,21 +1,13 @@
 /* q4_k */
 #pragma once
-#include "shared/k_scales_read.h"
+#include "shared/k_blocks.h"
 
-CBQ_FN void q4_k_tile_as(const cbq_encode_tile *t, int weighted) {
-    const cbq_min_format f = {.size = 32, .most = 15, .most_scale = 63,
-                              .plain = {-1.0f, 0.1f, 20, 0}, .weighted = {-0.9f, 0.05f, 36, 0}, .sigma_factor = 2};
-    cbq_min_fits fits;
-    cbq_min_scales scales[CBQ_TILE_BLOCKS];
-    uint8_t codes[256], s[8], m[8];
-    fit_groups(t, f, weighted, &fits);
-    fit_scales(&fits, f, weighted, scales);
-    for (int b = 0; b < CBQ_TILE_BLOCKS; b++) {
-        read_k_scales(&scales[b], s, m);
-        min_codes(t, b, f, &fits, &scales[b], s, m, codes);
-        cbq_q4_k_pack((cbq_q4_k_block *)(t->out + 144 * b), codes, scales[b].s, scales[b].m, scales[b].d, scales[b].dmin);
-    }
+CBQ_FN void q4_k_write_at(uint8_t *block, const cbq_fields *fields) { cbq_q4_k_write((cbq_q4_k_block *)block, fields); }
+static const cbq_k_format q4_k_format = {.most = 15, .plain = {-1.0f, 0.1f, 20, 0}, .cut_off = 0,
+                                          .bytes = sizeof(cbq_q4_k_block), .write = q4_k_write_at};
+
+static void q4_k_plain(const cbq_encode_tile *t) { k_tile(t, 0, q4_k_format); }
+static void q4_k_weighted(const cbq_encode_tile *t) { k_tile(t, 1, q4_k_format); }
+static int encode_q4_k(const cbq_encode_args *a) {
+    return encode_tiles(a, 256, sizeof(cbq_q4_k_block), a->importance ? q4_k_weighted : q4_k_plain);
 }
-static void q4_k_plain(const cbq_encode_tile *t) { q4_k_tile_as(t, 0); }
-static void q4_k_weighted(const cbq_encode_tile *t) { q4_k_tile_as(t, 1); }
-static int encode_q4_k(const cbq_encode_args *a) { return encode_tiles(a, 256, 144, a->importance ? q4_k_weighted : q4_k_plain); }

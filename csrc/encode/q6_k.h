@@ -1,14 +1,13 @@
 /* q6_k: the importance matrix is the weight as it is; without one, x^2 is. */
 #pragma once
+#include "shared/largest.h"
 #include "shared/signed_search.h"
 #include "tiles.h"
 
 /* Sixteen scales as signed bytes under the one of largest magnitude, and that one's share; 0 where all count as zero. */
 CBQ_FN int q6_k_scales(const float scale[16], int8_t s[16], uint16_t *d) {
-    float largest = 0, magnitude = 0;
-    for (int j = 0; j < 16; j++)
-        if (__builtin_fabsf(scale[j]) > magnitude) magnitude = __builtin_fabsf(scale[j]), largest = scale[j];
-    if (magnitude < 1e-15f) return 0;
+    const float largest = largest_with_sign(scale, 16);
+    if (__builtin_fabsf(largest) < 1e-15f) return 0;
     float inverse = -128.0f / largest;
     *d = cbq_f32_to_f16(1 / inverse);
     for (int j = 0; j < 16; j++) {
@@ -34,7 +33,7 @@ static void q6_k_tile(const cbq_encode_tile *t) {
         memcpy(inverse + g, fit.inverse, sizeof fit.inverse);
     }
     for (int b = 0; b < CBQ_TILE_BLOCKS; b++) {
-        cbq_q6_k_block *block = (cbq_q6_k_block *)(t->out + 210 * b);
+        cbq_q6_k_block *block = (cbq_q6_k_block *)t->out + b;
         uint8_t codes[256];
         int8_t s[16];
         uint16_t bits;
@@ -48,4 +47,4 @@ static void q6_k_tile(const cbq_encode_tile *t) {
         cbq_q6_k_pack(block, codes, s, bits);
     }
 }
-static int encode_q6_k(const cbq_encode_args *a) { return encode_tiles(a, 256, 210, q6_k_tile); }
+static int encode_q6_k(const cbq_encode_args *a) { return encode_tiles(a, 256, sizeof(cbq_q6_k_block), q6_k_tile); }

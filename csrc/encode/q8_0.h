@@ -12,7 +12,7 @@ static int encode_q8_0(const cbq_encode_args *a) {
         I code[CBQ_OF_32];
         for (int i = 0; i < CBQ_OF_32; i++) code[i] = f_round_away(f_mul(f_ld(x + i * CBQ_LANES), inverse));
         i_st_32_u8(codes, code);
-        cbq_q8_0_pack((cbq_q8_0_block *)(a->out + 34 * b), codes, cbq_f32_to_f16(d));
+        cbq_q8_0_pack((cbq_q8_0_block *)a->out + b, codes, cbq_f32_to_f16(d));
     }
     return 0;
 }

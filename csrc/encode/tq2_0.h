@@ -7,7 +7,7 @@ static int encode_tq2_0(const cbq_encode_args *a) {
     uint8_t codes[256];
     for (int64_t b = 0; b < a->n; b++) {
         float d = ternary_codes(a->x + 256 * b, 256, codes);
-        cbq_tq2_0_pack((cbq_tq2_0_block *)(a->out + 66 * b), codes, cbq_f32_to_f16(d));
+        cbq_tq2_0_pack((cbq_tq2_0_block *)a->out + b, codes, cbq_f32_to_f16(d));
     }
     return 0;
 }

@@ -15,4 +15,11 @@ CBQ_FN float signed_largest(const float *x) {
     for (int i = 0; i < 32; i += CBQ_LANES) at |= m_bits(m_eq(f_abs(f_ld(x + i)), largest)) << i;
     return magnitude > 0 && at ? x[__builtin_ctz(at)] : 0.0f;
 }
+/* The same of n scales. */
+CBQ_FN float largest_with_sign(const float *scales, int n) {
+    float largest = 0;
+    for (int i = 0; i < n; i++)
+        if (__builtin_fabsf(scales[i]) > __builtin_fabsf(largest)) largest = scales[i];
+    return largest;
+}
 CBQ_FN float inverse_or_zero(float d) { return d != 0 ? 1.0f / d : 0.0f; }
