@@ -11,22 +11,23 @@
 #define AVX512_SET (AVX2_SET | CBQ_CPU_AVX512F | CBQ_CPU_AVX512BW | CBQ_CPU_AVX512VL | CBQ_CPU_AVX512DQ | CBQ_CPU_AVX512VBMI | CBQ_CPU_BMI2)
 #define I8MM_SET (CBQ_CPU_NEON | CBQ_CPU_DOTPROD | CBQ_CPU_I8MM)
 
+/* What is one set for all levels of an instruction set. */
+#define SETS(isa) &cbq_encoders_##isa, &cbq_codecs_##isa, &cbq_planes_##isa
+
 const cbq_level cbq_levels[] = {
-    {"scalar", 0, &cbq_kernels_scalar, "scalar", &cbq_int_scalar, NULL, &cbq_encoders_scalar, &cbq_codecs_scalar},
+    {"scalar", 0, &cbq_kernels_scalar, "scalar", &cbq_int_scalar, NULL, SETS(scalar)},
 #if CBQ_X86
-    {"avx2", AVX2_SET, &cbq_kernels_avx2, "avx2", &cbq_int_avx2, NULL, &cbq_encoders_avx2, &cbq_codecs_avx2},
-    {"avxvnni", AVX2_SET | CBQ_CPU_AVX_VNNI, &cbq_kernels_avx2, "avx2", &cbq_int_avxvnni, NULL, &cbq_encoders_avx2, &cbq_codecs_avx2},
-    {"avx512", AVX512_SET, &cbq_kernels_avx512, "avx512", &cbq_int_avx512, NULL, &cbq_encoders_avx512, &cbq_codecs_avx512},
-    {"avx512vnni", VNNI_SET, &cbq_kernels_avx512, "avx512", &cbq_int_avx512vnni, NULL, &cbq_encoders_avx512, &cbq_codecs_avx512},
-    {"avx512bf16", VNNI_SET | CBQ_CPU_AVX512BF16, &cbq_kernels_avx512, "avx512", &cbq_int_avx512vnni, cbq_tile_bf16_avx512, &cbq_encoders_avx512,
-     &cbq_codecs_avx512},
+    {"avx2", AVX2_SET, &cbq_kernels_avx2, "avx2", &cbq_int_avx2, NULL, SETS(avx2)},
+    {"avxvnni", AVX2_SET | CBQ_CPU_AVX_VNNI, &cbq_kernels_avx2, "avx2", &cbq_int_avxvnni, NULL, SETS(avx2)},
+    {"avx512", AVX512_SET, &cbq_kernels_avx512, "avx512", &cbq_int_avx512, NULL, SETS(avx512)},
+    {"avx512vnni", VNNI_SET, &cbq_kernels_avx512, "avx512", &cbq_int_avx512vnni, NULL, SETS(avx512)},
+    {"avx512bf16", VNNI_SET | CBQ_CPU_AVX512BF16, &cbq_kernels_avx512, "avx512", &cbq_int_avx512vnni, cbq_tile_bf16_avx512, SETS(avx512)},
 #endif
 #if CBQ_ARM
-    {"neon", CBQ_CPU_NEON, &cbq_kernels_neon, "neon", &cbq_int_neon, NULL, &cbq_encoders_neon, &cbq_codecs_neon},
-    {"neon_dotprod", CBQ_CPU_NEON | CBQ_CPU_DOTPROD, &cbq_kernels_neon, "neon", &cbq_int_neon_dotprod, NULL, &cbq_encoders_neon, &cbq_codecs_neon},
-    {"neon_i8mm", I8MM_SET, &cbq_kernels_neon, "neon", &cbq_int_neon_dotprod, NULL, &cbq_encoders_neon, &cbq_codecs_neon},
-    {"neon_bf16", I8MM_SET | CBQ_CPU_ARM_BF16, &cbq_kernels_neon, "neon", &cbq_int_neon_dotprod, cbq_tile_bf16_neon, &cbq_encoders_neon,
-     &cbq_codecs_neon},
+    {"neon", CBQ_CPU_NEON, &cbq_kernels_neon, "neon", &cbq_int_neon, NULL, SETS(neon)},
+    {"neon_dotprod", CBQ_CPU_NEON | CBQ_CPU_DOTPROD, &cbq_kernels_neon, "neon", &cbq_int_neon_dotprod, NULL, SETS(neon)},
+    {"neon_i8mm", I8MM_SET, &cbq_kernels_neon, "neon", &cbq_int_neon_dotprod, NULL, SETS(neon)},
+    {"neon_bf16", I8MM_SET | CBQ_CPU_ARM_BF16, &cbq_kernels_neon, "neon", &cbq_int_neon_dotprod, cbq_tile_bf16_neon, SETS(neon)},
 #endif
 };
 const int cbq_n_levels = (int)(sizeof cbq_levels / sizeof cbq_levels[0]);

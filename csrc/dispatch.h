@@ -3,6 +3,7 @@
 #include "codecs/codecs.h"
 #include "encode/encode.h"
 #include "kernels/kernels.h"
+#include "planes/planes.h"
 #include "status.h"
 
 typedef struct {
@@ -14,6 +15,7 @@ typedef struct {
     cbq_tile_fn *tile_bf16;      /* NULL where bf16 has no instructions */
     const cbq_encoders *encoders;
     const cbq_codecs *codecs;
+    const cbq_plane_kernels *planes;
 } cbq_level;
 
 extern const cbq_level cbq_levels[]; /* of this build, weakest first */

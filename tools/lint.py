@@ -29,7 +29,7 @@ LAYERS = (
     ("dot",),
     ("formats", "cbq_format_list"),  # the generated list includes every header of formats
     ("kernels",),
-    ("lanes", "encode", "codecs", "cbq_encoder_list", "cbq_improver_list"),
+    ("lanes", "encode", "codecs", "planes", "cbq_encoder_list", "cbq_improver_list"),
     ("isa", "registry", "dispatch"),
     ("ops",),
     ("bind",),

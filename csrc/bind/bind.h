@@ -34,4 +34,10 @@ int cbq_check_threads(int threads);
    of threads. Every function that needs either calls it first. An error is raised and not remembered. */
 int cbq_use_environment(int needs_threads);
 
-extern PyMethodDef cbq_decode_methods[], cbq_encode_methods[], cbq_machine_methods[], cbq_product_methods[], cbq_codec_methods[];
+/* The rest of a product whose weights and sizes are known. */
+struct cbq_matmul_args;
+PyObject *cbq_bind_matmul(struct cbq_matmul_args *a, PyObject *x, const char *dtype, PyObject *out, const char *out_dtype, const char *precision,
+                          const char *isa);
+
+extern PyMethodDef cbq_decode_methods[], cbq_encode_methods[], cbq_machine_methods[], cbq_product_methods[], cbq_codec_methods[],
+    cbq_plane_methods[];

@@ -13,6 +13,24 @@ static int get_precision(const char *name, int *precision) {
     return -1;
 }
 
+PyObject *cbq_bind_matmul(cbq_matmul_args *a, PyObject *x, const char *dtype, PyObject *out, const char *out_dtype, const char *precision,
+                          const char *isa) {
+    cbq_status st = {CBQ_OK, ""};
+    if (a->m < 0 || a->n < 0 || a->k < 0)
+        return PyErr_Format(PyExc_ValueError, "m, n, k: expected sizes from 0, got %lld, %lld, %lld", (long long)a->m, (long long)a->n,
+                            (long long)a->k);
+    if (cbq_get_dtype(dtype, &a->dtype) || cbq_get_dtype(out_dtype, &a->out_dtype)) return NULL;
+    if (get_precision(precision, &a->precision) || cbq_check_threads(a->threads)) return NULL;
+    if (cbq_get_view(x, "x", &a->x) || cbq_get_out(out, "out", &a->out)) return NULL;
+    if (cbq_use_environment(a->threads == 0 && cbq_matmul_is_large(a->m, a->n, a->k))) return NULL;
+    if (cbq_get_level(isa, &a->level)) return NULL;
+    Py_BEGIN_ALLOW_THREADS
+    cbq_matmul(a, &st);
+    Py_END_ALLOW_THREADS
+    if (st.code) return cbq_raise(&st);
+    Py_RETURN_NONE;
+}
+
 static PyObject *matmul(PyObject *module, PyObject *args, PyObject *kwargs) {
     (void)module;
     static char *names[] = {"x", "dtype", "w", "fmt", "out", "out_dtype", "m", "n", "k", "precision", "threads", "isa", NULL};
@@ -20,21 +38,11 @@ static PyObject *matmul(PyObject *module, PyObject *args, PyObject *kwargs) {
     const char *dtype, *format, *out_dtype, *precision = "f32", *isa = NULL;
     long long m, n, k;
     cbq_matmul_args a = {.threads = 0};
-    cbq_status st = {CBQ_OK, ""};
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OsOsOsLLL|s" "iz", names, &x, &dtype, &w, &format, &out, &out_dtype, &m, &n, &k,
                                      &precision, &a.threads, &isa)) return NULL;
-    if (m < 0 || n < 0 || k < 0) return PyErr_Format(PyExc_ValueError, "m, n, k: expected sizes from 0, got %lld, %lld, %lld", m, n, k);
     a.m = m, a.n = n, a.k = k;
-    if (cbq_get_format(format, &a.format) || cbq_get_dtype(dtype, &a.dtype) || cbq_get_dtype(out_dtype, &a.out_dtype)) return NULL;
-    if (get_precision(precision, &a.precision) || cbq_check_threads(a.threads)) return NULL;
-    if (cbq_get_view(x, "x", &a.x) || cbq_get_view(w, "w", &a.w) || cbq_get_out(out, "out", &a.out)) return NULL;
-    if (cbq_use_environment(a.threads == 0 && cbq_matmul_is_large(m, n, k))) return NULL;
-    if (cbq_get_level(isa, &a.level)) return NULL;
-    Py_BEGIN_ALLOW_THREADS
-    cbq_matmul(&a, &st);
-    Py_END_ALLOW_THREADS
-    if (st.code) return cbq_raise(&st);
-    Py_RETURN_NONE;
+    if (cbq_get_format(format, &a.format) || cbq_get_view(w, "w", &a.w)) return NULL;
+    return cbq_bind_matmul(&a, x, dtype, out, out_dtype, precision, isa);
 }
 
 PyMethodDef cbq_product_methods[] = {

@@ -40,3 +40,6 @@ CBQ_TABLE float cbq_ramp[24] = {-8, -7, -6, -5, -4, -3, -2, -1, 0, 1, 2, 3, 4, 5
 
 #include "cbq_format_list.h"
 CBQ_FORMATS(CBQ_DEFINE_DECODER, CBQ_NOTHING)
+
+#include "bytes_block.h"
+CBQ_DEFINE_DECODER(plane_bytes, none, 32, 40, 16, SIGNED(8), FLOATS, NOMIN, 0, "")

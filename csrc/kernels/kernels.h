@@ -4,6 +4,7 @@
 
 #define CBQ_NO_ROW(...) 0, /* in a table, of formats that have no such function */
 #define CBQ_MAX_FORMATS 64 /* room in the table: one initializer too many does not compile */
+#define CBQ_PLANE_BYTES (CBQ_MAX_FORMATS - 1) /* there: the blocks of bytes_block.h, which are no format */
 #define CBQ_DOT_Q8_M 3     /* the same in 8-bit integers */
 #define CBQ_MAX_DOT_ROWS 4 /* rows of weights that such a pass takes at a time, at most */
 #define CBQ_DOT_M 4        /* vectors that one pass over the weights multiplies with at most */

@@ -31,6 +31,7 @@ CBQ_FN F f_select(M m, F yes, F no) { return _mm256_blendv_ps(no, yes, m); }
 CBQ_FN F f_where(M m, F a) { return _mm256_and_ps(m, a); }
 CBQ_FN F f_min(F a, F b) { return _mm256_min_ps(a, b); }
 CBQ_FN F f_max(F a, F b) { return _mm256_max_ps(a, b); }
+CBQ_FN F f_swap_pairs(F a) { return _mm256_permute_ps(a, 0xb1); }
 
 CBQ_FN I i_sub(I a, I b) { return _mm256_sub_epi32(a, b); }
 CBQ_FN I i_or(I a, I b) { return _mm256_or_si256(a, b); }

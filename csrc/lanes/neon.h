@@ -39,6 +39,7 @@ CBQ_FN F f_where(M m, F a) { return vreinterpretq_f32_u32(vandq_u32(m, vreinterp
 /* As x86 has it: the second operand where either is NaN. */
 CBQ_FN F f_min(F a, F b) { return vbslq_f32(vcltq_f32(a, b), a, b); }
 CBQ_FN F f_max(F a, F b) { return vbslq_f32(vcltq_f32(b, a), a, b); }
+CBQ_FN F f_swap_pairs(F a) { return vrev64q_f32(a); }
 
 CBQ_FN I i_sub(I a, I b) { return vsubq_s32(a, b); }
 CBQ_FN I i_or(I a, I b) { return vorrq_s32(a, b); }

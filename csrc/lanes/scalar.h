@@ -31,6 +31,7 @@ CBQ_FN F f_select(M m, F yes, F no) { return (F)((m & (I)yes) | (~m & (I)no)); }
 CBQ_FN F f_where(M m, F a) { return (F)(m & (I)a); }
 CBQ_FN F f_min(F a, F b) { return f_select(a < b, a, b); }
 CBQ_FN F f_max(F a, F b) { return f_select(b < a, a, b); }
+CBQ_FN F f_swap_pairs(F a) { return (F){a[1], a[0], a[3], a[2]}; }
 
 CBQ_FN I i_sub(I a, I b) { return a - b; }
 CBQ_FN I i_and(I a, I b) { return a & b; }

@@ -1,18 +1,17 @@
-/* Multiply with blocks: y[m, n] = x[m, k] * w[n, k]^T. */
+/* Multiply with blocks or planes: y[m, n] = x[m, k] * w[n, k]^T. */
 #pragma once
-#include "../dispatch.h"
-#include "../registry.h"
-#include "../view.h"
+#include "planes.h"
 
 typedef enum { CBQ_PRECISION_F32, CBQ_PRECISION_BF16, CBQ_PRECISION_Q8, CBQ_PRECISION_Q16 } cbq_precision;
 
-typedef struct {
-    int format;       /* of w: index in cbq_formats */
+typedef struct cbq_matmul_args {
+    int format;       /* of w: index in cbq_formats; CBQ_PLANE_BYTES where there are planes */
     int precision;
     int dtype, out_dtype; /* of x and of y: CBQ_F32, CBQ_F16, CBQ_BF16 */
     int threads;      /* 1 and up, or 0 for the default */
     int64_t m, n, k;
     const cbq_level *level;
+    const cbq_planes *planes; /* the weights, in place of w; or NULL */
     cbq_view x, w;
     cbq_out out;
 } cbq_matmul_args;

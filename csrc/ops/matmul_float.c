@@ -4,6 +4,7 @@
 
 #include "product.h"
 #include "scratch.h"
+#include "weights.h"
 
 /* A piece of work is some rows of w, times all of x.
    PANEL_ROWS rows of PANEL_BYTES are decoded at a time: 200 KiB, for the second-level cache. X_ROWS rows of x, equally long,
@@ -13,38 +14,40 @@ enum { PANEL_BYTES = 4096, PANEL_K = PANEL_BYTES / 4, PANEL_ROWS = 48, X_ROWS = 
 
 typedef struct {
     const cbq_matmul_args *a;
-    const cbq_format *f;
     const cbq_kernels *kernels;
     cbq_scratch *scratch;
     cbq_tile_fn *tile;
     uint8_t *x;           /* m rows of k elements of `bytes`, zeros up to whole vectors */
-    int64_t x_stride, k_step, panel_stride, row_bytes;
+    int64_t x_stride, k_step, panel_stride;
     int bytes, round;     /* of an element of x and of the panel; whether these are floats rounded to bf16 */
     int f32, bf16, plain; /* the indices of these plain formats, and that of x's */
 } task;
 
-/* n blocks of format `from`, as the operands of the product. */
-static void convert(const task *t, int from, const uint8_t *blocks, uint8_t *to, int64_t n) {
+/* n numbers of row i of x from number k0 on, or of row i of w, as operands of the product: n is at most PANEL_K where they are
+   rounded. */
+typedef void load_fn(const task *t, int64_t i, int64_t k0, int64_t n, int dtype, uint8_t *to);
+static void load_x(const task *t, int64_t i, int64_t k0, int64_t n, int dtype, uint8_t *to) {
+    t->kernels->to_float[t->plain][dtype](t->a->x.data + (i * t->a->k + k0) * cbq_formats[t->plain].bytes, to, n);
+}
+static void load_w(const task *t, int64_t j, int64_t k0, int64_t n, int dtype, uint8_t *to) { cbq_weights_to_float(t->a, j, k0, n, dtype, to); }
+
+static void as_operands(const task *t, load_fn *load, int64_t i, int64_t k0, int64_t n, uint8_t *to) {
     if (!t->round) {
-        t->kernels->to_float[from][t->bytes == 4 ? CBQ_F32 : CBQ_BF16](blocks, to, n);
+        load(t, i, k0, n, t->bytes == 4 ? CBQ_F32 : CBQ_BF16, to);
         return;
     }
-    const cbq_format *f = &cbq_formats[from];
     uint8_t rounded[2 * PANEL_K];
-    for (int64_t i = 0, step = PANEL_K / f->elements; i < n; i += step) {
-        int64_t count = n - i < step ? n - i : step;
-        t->kernels->to_float[from][CBQ_BF16](blocks + i * f->bytes, rounded, count);
-        t->kernels->to_float[t->bf16][CBQ_F32](rounded, to + 4 * i * f->elements, count * f->elements);
-    }
+    load(t, i, k0, n, CBQ_BF16, rounded);
+    t->kernels->to_float[t->bf16][CBQ_F32](rounded, to, n);
 }
 
 /* Rows of x, zero-padded. */
 static void convert_x(const task *t) {
     const cbq_matmul_args *a = t->a;
-    const int64_t row = a->k * cbq_formats[t->plain].bytes, used = a->k * t->bytes;
+    const int64_t used = a->k * t->bytes;
     for (int64_t i = 0; i < a->m; i++) {
         uint8_t *to = t->x + i * t->x_stride;
-        convert(t, t->plain, a->x.data + i * row, to, a->k);
+        for (int64_t k0 = 0; k0 < a->k; k0 += PANEL_K) as_operands(t, load_x, i, k0, a->k - k0 < PANEL_K ? a->k - k0 : PANEL_K, to + k0 * t->bytes);
         memset(to + used, 0, (size_t)(t->x_stride - used));
     }
 }
@@ -54,10 +57,9 @@ static void convert_x(const task *t) {
 static void dot_range(void *context, int64_t begin, int64_t end) {
     const task *t = context;
     const cbq_matmul_args *a = t->a;
-    cbq_dot_f32_fn *dot = t->kernels->dot_f32[a->format];
     float y[CBQ_DOT_M];
     for (int64_t j = begin; j < end; j++) {
-        dot(a->w.data + j * t->row_bytes, a->k / t->f->elements, (const float *)(const void *)t->x, t->x_stride / 4, (int)a->m, y);
+        cbq_weights_dot(a, j, (const float *)(const void *)t->x, t->x_stride / 4, y);
         for (int i = 0; i < (int)a->m; i++) cbq_put_row(a, t->f32, y + i, i, j, 1);
     }
 }
@@ -67,13 +69,12 @@ static void dot_range(void *context, int64_t begin, int64_t end) {
 /* Elements k0 .. k0 + n - 1 of `rows` rows of w from j on, each followed by zeros up to a whole vector. Meanwhile the same
    part of the rows after them is asked for. */
 static void decode_panel(const task *t, int64_t j, int64_t rows, int64_t k0, int64_t n, uint8_t *panel) {
-    const int64_t part = n / t->f->elements * t->f->bytes;
-    uintptr_t next = (uintptr_t)t->a->w.data + (uintptr_t)((j + rows) * t->row_bytes + rows * (k0 / t->f->elements * t->f->bytes));
-    for (int64_t r = 0; r < rows; r++, next += (uintptr_t)part) {
-        const uint8_t *from = t->a->w.data + (j + r) * t->row_bytes + k0 / t->f->elements * t->f->bytes;
-        cbq_prefetch(next, part);
+    const uintptr_t here = cbq_weight_address(t->a, j, k0), part = cbq_weight_address(t->a, j, k0 + n) - here;
+    uintptr_t next = cbq_weight_address(t->a, j + rows, 0) + (uintptr_t)rows * (here - cbq_weight_address(t->a, j, 0));
+    for (int64_t r = 0; r < rows; r++, next += part) {
+        cbq_prefetch(next, (int64_t)part);
         uint8_t *to = panel + r * t->panel_stride;
-        convert(t, t->a->format, from, to, n / t->f->elements);
+        as_operands(t, load_w, j + r, k0, n, to);
         memset(to + n * t->bytes, 0, (size_t)(cbq_rounded_up(n * t->bytes, PAD) - n * t->bytes));
     }
 }
@@ -105,19 +106,19 @@ static void panel_range(void *context, int64_t begin, int64_t end) {
 }
 
 cbq_code cbq_matmul_float(const cbq_matmul_args *a, int threads, cbq_status *st) {
-    const cbq_format *f = &cbq_formats[a->format];
+    const int unit = cbq_weight_unit(a);
     const int f32 = a->precision == CBQ_PRECISION_F32, native = f32 || a->level->tile_bf16;
     cbq_scratch scratch;
-    task t = {.a = a, .f = f, .kernels = a->level->kernels, .scratch = &scratch, .row_bytes = a->k / f->elements * f->bytes,
+    task t = {.a = a, .kernels = a->level->kernels, .scratch = &scratch,
               .tile = f32 || !native ? a->level->kernels->tile_f32 : a->level->tile_bf16, .bytes = f32 || !native ? 4 : 2, .round = !native,
               .f32 = cbq_plain_format(CBQ_F32), .bf16 = cbq_plain_format(CBQ_BF16), .plain = cbq_plain_format(a->dtype)};
-    t.k_step = PANEL_BYTES / t.bytes / f->elements * f->elements;
+    t.k_step = PANEL_BYTES / t.bytes / unit * unit;
     t.panel_stride = PANEL_BYTES + PAD;
     t.x_stride = cbq_rounded_up(a->k * t.bytes, PAD) + PAD;
     if (a->m > PTRDIFF_MAX / t.x_stride || !(t.x = cbq_aligned_alloc(a->m * t.x_stride)))
         return cbq_fail(st, CBQ_NO_MEMORY, "no memory for a copy of x: %lld rows of %lld bytes", (long long)a->m, (long long)t.x_stride);
     convert_x(&t);
-    if (a->m <= cbq_one_pass_rows[a->precision] && t.kernels->dot_f32[a->format]) {
+    if (a->m <= cbq_one_pass_rows[a->precision] && cbq_weights_have_dot(a)) {
         int64_t grain = DOT_ELEMENTS / a->k;
         cbq_parallel(a->n, grain ? grain : 1, threads, dot_range, &t);
     } else {

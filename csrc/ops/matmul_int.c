@@ -4,10 +4,13 @@
 
 #include "product.h"
 #include "scratch.h"
+#include "weights.h"
 
 /* A piece of work is PIECE_ROWS rows of w (a multiple of every instruction set's panel), times all of x. PANEL_K elements of
-   a panel's rows are decoded at a time: up to 16 KiB of codes and 4 of scales, for the first-level cache. */
-enum { PANEL_K = 512, PIECE_ROWS = 64, MAX_PANEL_ROWS = 32, MIN_STEP = 16, X_PIECE = 1 << 16, PAD = 64 };
+   a panel's rows are decoded at a time: up to 16 KiB of codes and 4 of scales, for the first-level cache. Planes become blocks
+   first, in pieces of DOT_K elements where there is one pass. */
+enum { PANEL_K = 512, DOT_K = 2048, PIECE_ROWS = 64, MAX_PANEL_ROWS = 32, MIN_STEP = 16, X_PIECE = 1 << 16, PAD = 64,
+       PLANES_BYTES = PANEL_K / 32 * CBQ_PLANE_BYTES_BLOCK };
 
 /* x as integers, in one allocation: rows of q, scales, and for each step the sum of q and the start of a dot product. */
 typedef struct {
@@ -24,7 +27,7 @@ typedef struct {
     cbq_scratch *scratch;
     int_x x;
     int step, x_block, bias, x_bytes, plain_x, plain_f32;
-    int64_t row_bytes, y_stride;
+    int64_t row_bytes, y_stride; /* row_bytes: in memory, rounded down */
     int one_pass;
     atomic_int not_finite;
 } task;
@@ -80,21 +83,36 @@ static void quantize_rows(void *context, int64_t begin, int64_t end) {
 
 /* ---- few rows of x: one pass over the weights ---- */
 
+/* Rows j .. j + n - 1, and the first of them again where the instruction set takes more; nobody reads what becomes of that. */
+static void dot_some_rows(const task *t, int64_t j, int64_t n, float *y) {
+    const cbq_matmul_args *a = t->a;
+    const int rows = a->level->ints->dot_rows;
+    const int64_t step = a->planes ? DOT_K : a->k;
+    const int64_t ahead = rows * t->row_bytes > CBQ_AHEAD ? rows * t->row_bytes : CBQ_AHEAD;
+    uint8_t blocks[CBQ_MAX_DOT_ROWS][DOT_K / 32 * CBQ_PLANE_BYTES_BLOCK];
+    float part[CBQ_DOT_Q8_M * CBQ_MAX_DOT_ROWS];
+    memset(y, 0, sizeof *y * (size_t)(a->m * rows));
+    for (int64_t k0 = 0; k0 < a->k; k0 += step) {
+        const int64_t k = a->k - k0 < step ? a->k - k0 : step;
+        const uint8_t *row[CBQ_MAX_DOT_ROWS];
+        for (int r = 0; r < n; r++) row[r] = cbq_weight_blocks(a, j + r, k0, k, blocks[r]);
+        for (int r = (int)n; r < rows; r++) row[r] = row[0];
+        const cbq_int_dot_args x = {.x = (const int8_t *)t->x.q + k0, .quad_starts = t->x.starts + k0 / 4, .scaled_sums = t->x.sums + k0 / t->step,
+                                    .scales = t->x.scales + k0 / t->x_block, .x_stride = t->x.stride, .quad_stride = t->x.n_starts,
+                                    .step_stride = t->x.n_steps, .scale_stride = t->x.n_scales, .m = (int)a->m};
+        a->level->ints->dot_q8[a->format](row, k / t->f->elements, cbq_weight_address(a, j, k0) + (uintptr_t)ahead, &x, part);
+        for (int64_t i = 0; i < a->m * rows; i++) y[i] += part[i];
+    }
+}
+
 static void dot_rows(void *context, int64_t begin, int64_t end) {
     const task *t = context;
     const cbq_matmul_args *a = t->a;
-    const cbq_int_dot_args x = {.x = (const int8_t *)t->x.q, .quad_starts = t->x.starts, .scaled_sums = t->x.sums, .scales = t->x.scales,
-                                .x_stride = t->x.stride, .quad_stride = t->x.n_starts, .step_stride = t->x.n_steps,
-                                .scale_stride = t->x.n_scales, .m = (int)a->m};
     const int rows = a->level->ints->dot_rows;
-    const int64_t ahead = rows * t->row_bytes > CBQ_AHEAD ? rows * t->row_bytes : CBQ_AHEAD;
     for (int64_t j = begin; j < end; j += rows) {
         float y[CBQ_DOT_Q8_M * CBQ_MAX_DOT_ROWS], row_of_y[CBQ_MAX_DOT_ROWS];
-        const uint8_t *row[CBQ_MAX_DOT_ROWS];
         const int64_t n = end - j < rows ? end - j : rows;
-        /* Past the last row of w it is repeated; nobody reads what becomes of that. */
-        for (int r = 0; r < rows; r++) row[r] = a->w.data + (j + (r < n ? r : n - 1)) * t->row_bytes;
-        a->level->ints->dot_q8[a->format](row, a->k / t->f->elements, (uintptr_t)row[0] + (uintptr_t)ahead, &x, y);
+        dot_some_rows(t, j, n, y);
         for (int64_t i = 0; i < a->m; i++) {
             memcpy(row_of_y, y + i * rows, sizeof *y * (size_t)n);
             cbq_put_row(a, t->plain_f32, row_of_y, i, j, n);
@@ -104,15 +122,16 @@ static void dot_rows(void *context, int64_t begin, int64_t end) {
 
 /* ---- many rows: panels ---- */
 
-static void multiply_panel(const task *t, int64_t j, int64_t rows, cbq_panel panel, float *y) {
+/* `blocks` has room for PANEL_K elements of MAX_PANEL_ROWS rows of planes. */
+static void multiply_panel(const task *t, int64_t j, int64_t rows, cbq_panel panel, uint8_t *blocks, float *y) {
     const cbq_matmul_args *a = t->a;
-    panel.next = (uintptr_t)a->w.data + (uintptr_t)((j + rows) * t->row_bytes);
+    panel.next = cbq_weight_address(a, j + rows, 0);
     const uint8_t *row[MAX_PANEL_ROWS];
     for (int64_t k0 = 0; k0 < a->k; k0 += PANEL_K) {
         const int64_t n = a->k - k0 < PANEL_K ? a->k - k0 : PANEL_K;
         /* Lanes past the last row of w repeat it; nobody reads what becomes of them. */
-        const uint8_t *first = a->w.data + j * t->row_bytes + k0 / t->f->elements * t->f->bytes;
-        for (int lane = 0; lane < t->kernels->panel_rows; lane++) row[lane] = first + (lane < rows ? lane : rows - 1) * t->row_bytes;
+        for (int lane = 0; lane < t->kernels->panel_rows; lane++)
+            row[lane] = lane < rows ? cbq_weight_blocks(a, j + lane, k0, n, blocks + lane * PLANES_BYTES) : row[rows - 1];
         t->kernels->to_panel[a->format](row, n / t->f->elements, &panel);
         panel.next += (uintptr_t)(n / t->f->elements * t->f->bytes * t->kernels->panel_rows);
         const int_x *x = &t->x;
@@ -134,10 +153,11 @@ static void multiply_rows(void *context, int64_t begin, int64_t end) {
     panel.scales = (float *)(void *)(panel.codes + PANEL_K * MAX_PANEL_ROWS);
     panel.mins = panel.scales + PANEL_K / MIN_STEP * MAX_PANEL_ROWS;
     float *y = panel.mins + PANEL_K / MIN_STEP * MAX_PANEL_ROWS;
+    uint8_t *blocks = (uint8_t *)(y + a->m * t->y_stride);
     for (int64_t j0 = begin; j0 < end; j0 += PIECE_ROWS) {
         const int64_t rows = end - j0 < PIECE_ROWS ? end - j0 : PIECE_ROWS;
         memset(y, 0, (size_t)(a->m * t->y_stride) * 4);
-        for (int64_t j = 0; j < rows; j += panel_rows) multiply_panel(t, j0 + j, rows - j < panel_rows ? rows - j : panel_rows, panel, y + j);
+        for (int64_t j = 0; j < rows; j += panel_rows) multiply_panel(t, j0 + j, rows - j < panel_rows ? rows - j : panel_rows, panel, blocks, y + j);
         for (int64_t i = 0; i < a->m; i++) cbq_put_row(a, t->plain_f32, y + i * t->y_stride, i, j0, rows);
     }
     cbq_scratch_give(t->scratch, slot);
@@ -147,6 +167,7 @@ static cbq_code run(task *t, int threads, cbq_status *st) {
     const cbq_matmul_args *a = t->a;
     const int64_t quantizing = 5 * a->k; /* floats and quads */
     const int64_t panel = PANEL_K * MAX_PANEL_ROWS + 2 * PANEL_K / MIN_STEP * MAX_PANEL_ROWS * 4, sums = a->m * t->y_stride * 4;
+    const int64_t blocks = a->planes ? PLANES_BYTES * MAX_PANEL_ROWS : 0;
     const int64_t x_grain = X_PIECE / a->k + 1;
     /* Scratch memory one after the other: quantizing wants small slots, panels large ones and perhaps fewer. */
     if (cbq_scratch_open(t->scratch, cbq_most_pieces(a->m, x_grain, threads), quantizing, st)) return st->code;
@@ -157,19 +178,19 @@ static cbq_code run(task *t, int threads, cbq_status *st) {
         cbq_parallel(a->n, cbq_rounded_up(x_grain, CBQ_MAX_DOT_ROWS), threads, dot_rows, t);
         return CBQ_OK;
     }
-    if (cbq_scratch_open(t->scratch, cbq_most_pieces(a->n, PIECE_ROWS, threads), panel + sums, st)) return st->code;
+    if (cbq_scratch_open(t->scratch, cbq_most_pieces(a->n, PIECE_ROWS, threads), panel + sums + blocks, st)) return st->code;
     cbq_parallel(a->n, PIECE_ROWS, threads, multiply_rows, t);
     return CBQ_OK;
 }
 
 cbq_code cbq_matmul_int(const cbq_matmul_args *a, int threads, cbq_status *st) {
-    const cbq_format *f = &cbq_formats[a->format];
+    const cbq_format *f = cbq_int_format(a);
     cbq_scratch scratch = {.memory = NULL};
     task t = {.a = a, .f = f, .kernels = a->level->kernels, .scratch = &scratch, .step = cbq_step(f->group),
               .x_block = a->precision == CBQ_PRECISION_Q16 ? 256 : cbq_x_block(f->elements),
               .bias = a->precision == CBQ_PRECISION_Q8 && f->bits == 8 && a->level->ints->wide_is_signed ? 0 : f->bias,
               .x_bytes = a->precision == CBQ_PRECISION_Q8 ? 1 : 2, .plain_x = cbq_plain_format(a->dtype), .plain_f32 = cbq_plain_format(CBQ_F32),
-              .row_bytes = a->k / f->elements * f->bytes, .y_stride = PIECE_ROWS};
+              .row_bytes = (int64_t)(cbq_weight_address(a, 1, 0) - cbq_weight_address(a, 0, 0)), .y_stride = PIECE_ROWS};
     atomic_init(&t.not_finite, 0);
     t.one_pass = a->m <= cbq_one_pass_rows[a->precision];
     t.x.stride = cbq_rounded_up(a->k * t.x_bytes, 64) + 64;

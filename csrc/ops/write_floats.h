@@ -4,6 +4,9 @@
 
 typedef struct {
     cbq_to_float_fn *decode;
+    /* Instead of it, where blocks are not all of it: n blocks from number `begin` on. */
+    void (*decode_at)(const void *context, int64_t begin, int64_t n, uint8_t *y);
+    const void *context;
     const cbq_kernels *kernels; /* of the level in use: how it stores past the cache */
     const uint8_t *blocks;
     uint8_t *out;

@@ -1,0 +1,42 @@
+/* The weights of a product: rows of blocks, or of planes. */
+#pragma once
+#include "matmul.h"
+
+/* Planes as products of integers see them: at CBQ_PLANE_BYTES in tables of kernels. */
+extern const cbq_format cbq_plane_bytes_format;
+
+/* The format of the blocks that products of integers see. */
+static inline const cbq_format *cbq_int_format(const cbq_matmul_args *a) { return a->planes ? &cbq_plane_bytes_format : &cbq_formats[a->format]; }
+
+/* Elements at .. at + n - 1 of a row as blocks of that format: where they are, or made at `to`, which has room for them. */
+static inline const uint8_t *cbq_weight_blocks(const cbq_matmul_args *a, int64_t row, int64_t at, int64_t n, uint8_t *to) {
+    if (!a->planes) return a->w.data + (row * a->k + at) / cbq_formats[a->format].elements * cbq_formats[a->format].bytes;
+    cbq_planes_to_bytes(a->planes, a->level, row, at, n, to);
+    return to;
+}
+
+/* The least number of elements that a part of a row consists of. */
+static inline int cbq_weight_unit(const cbq_matmul_args *a) { return a->planes ? 32 : cbq_formats[a->format].elements; }
+
+/* Where an element's code is. */
+static inline uintptr_t cbq_weight_address(const cbq_matmul_args *a, int64_t row, int64_t at) {
+    if (a->planes) return (uintptr_t)a->planes->codes.data + (uintptr_t)((row * a->k + at) * cbq_plane_bits(a->planes) / 8);
+    return (uintptr_t)cbq_weight_blocks(a, row, at, 0, NULL);
+}
+
+/* Elements at .. at + n - 1 of a row as floats. */
+static inline void cbq_weights_to_float(const cbq_matmul_args *a, int64_t row, int64_t at, int64_t n, int dtype, uint8_t *y) {
+    if (a->planes) cbq_planes_to_float(a->planes, a->level, row, at, n, dtype, y);
+    else a->level->kernels->to_float[a->format][dtype]((const uint8_t *)cbq_weight_address(a, row, at), y, n / cbq_formats[a->format].elements);
+}
+
+/* Is there a way to decode and multiply a row in one pass? It takes up to CBQ_DOT_M vectors. */
+static inline int cbq_weights_have_dot(const cbq_matmul_args *a) {
+    if (a->planes) return a->k * cbq_plane_bits(a->planes) % 8 == 0; /* no row begins inside a byte */
+    return a->level->kernels->dot_f32[a->format] != NULL;
+}
+static inline void cbq_weights_dot(const cbq_matmul_args *a, int64_t row, const float *x, int64_t stride, float *y) {
+    const uint8_t *blocks = a->planes ? NULL : cbq_weight_blocks(a, row, 0, a->k, NULL);
+    if (a->planes) cbq_planes_dot(a->planes, a->level, row, x, stride, (int)a->m, y);
+    else a->level->kernels->dot_f32[a->format](blocks, a->k / cbq_formats[a->format].elements, x, stride, (int)a->m, y);
+}
