@@ -1,9 +1,11 @@
-/* Planes: the formats, dequant_planes, matmul_planes. */
+/* Planes: the formats, dequant_planes, matmul_planes, quantize_planes. */
 #include "bind.h"
 
 #include "../ops/codecs.h"
 #include "../ops/matmul.h"
 #include "../ops/dequant.h"
+#include "../ops/quantize.h"
+#include "../ops/quantize_planes.h"
 
 static const char *const scales_names[] = {
     [CBQ_SCALES_E8M0] = "e8m0", [CBQ_SCALES_E4M3] = "e4m3fn", [CBQ_SCALES_TILES] = "tile", [CBQ_SCALES_ABSMAX] = "absmax"};
@@ -98,6 +100,27 @@ static PyObject *matmul_planes(PyObject *module, PyObject *args, PyObject *kwarg
     return cbq_bind_matmul(&a, x, dtype, out, out_dtype, precision, isa);
 }
 
+static PyObject *quantize_planes(PyObject *module, PyObject *args, PyObject *kwargs) {
+    (void)module;
+    static char *names[] = {"x", "source", "planes", "threads", "isa", NULL};
+    PyObject *x, *tuple, *codes, *scales;
+    const char *source, *isa = NULL;
+    cbq_quantize_planes_args a = {.threads = 0};
+    cbq_status st = {CBQ_OK, ""};
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OsO|iz", names, &x, &source, &tuple, &a.threads, &isa)) return NULL;
+    if (get_planes(tuple, &a.planes, &codes, &scales) || cbq_get_source(source, &a.source) || cbq_check_threads(a.threads)) return NULL;
+    if (cbq_get_aligned_view(x, "x", &a.x) || cbq_get_out(codes, "codes", &a.codes) || cbq_get_out(scales, "scales", &a.scales)) return NULL;
+    a.planes.codes = (cbq_view){a.codes.data, a.codes.bytes};
+    a.planes.scales = (cbq_view){a.scales.data, a.scales.bytes};
+    if (cbq_use_environment(a.threads == 0 && a.x.bytes >= 2 * CBQ_QUANTIZE_MIN_PARALLEL)) return NULL;
+    if (cbq_get_level(isa, &a.level)) return NULL;
+    Py_BEGIN_ALLOW_THREADS
+    cbq_quantize_planes(&a, &st);
+    Py_END_ALLOW_THREADS
+    if (st.code) return cbq_raise(&st);
+    return PyFloat_FromDouble(a.planes.global);
+}
+
 PyMethodDef cbq_plane_methods[] = {
     {"plane_formats", plane_formats, METH_NOARGS,
      "plane_formats() -> list of (name, code, bits, always_packed, high_first, group, scales, integer)"},
@@ -105,5 +128,8 @@ PyMethodDef cbq_plane_methods[] = {
      "dequant_planes(planes, out, dtype='float32', threads=0, isa=None, stream=-1): decode planes into a contiguous array"},
     {"matmul_planes", (PyCFunction)(void (*)(void))matmul_planes, METH_VARARGS | METH_KEYWORDS,
      "matmul_planes(x, dtype, planes, out, out_dtype, m, precision='f32', threads=0, isa=None): out[m, rows] = x[m, k] w[rows, k]^T"},
+    {"quantize_planes", (PyCFunction)(void (*)(void))quantize_planes, METH_VARARGS | METH_KEYWORDS,
+     "quantize_planes(x, source, planes, threads=0, isa=None) -> the tensor's scale: encode contiguous numbers of the plain type `source` "
+     "into the arrays of `planes`; a scale of the tensor that is 0 is chosen"},
     {NULL, NULL, 0, NULL},
 };

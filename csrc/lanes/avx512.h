@@ -28,7 +28,7 @@ CBQ_FN F f_select(M m, F yes, F no) { return _mm512_mask_blend_ps(m, no, yes); }
 CBQ_FN F f_where(M m, F a) { return _mm512_maskz_mov_ps(m, a); }
 CBQ_FN F f_min(F a, F b) { return _mm512_min_ps(a, b); }
 CBQ_FN F f_max(F a, F b) { return _mm512_max_ps(a, b); }
-CBQ_FN F f_swap_pairs(F a) { return _mm512_permute_ps(a, 0xb1); }
+CBQ_FN F f_swap_pairs(F a) { return _mm512_shuffle_ps(a, a, 0xb1); }
 
 CBQ_FN I i_sub(I a, I b) { return _mm512_sub_epi32(a, b); }
 CBQ_FN I i_or(I a, I b) { return _mm512_or_si512(a, b); }

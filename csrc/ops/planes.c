@@ -34,6 +34,11 @@ int64_t cbq_plane_scales(const cbq_planes *p) {
     return matrices * pieces(p->matrix, p->tile_rows) * pieces(p->k, p->tile_columns);
 }
 
+int64_t cbq_plane_first_scale(const cbq_planes *p, int64_t row) {
+    int64_t tile_row = row / p->matrix * pieces(p->matrix, p->tile_rows) + row % p->matrix / p->tile_rows;
+    return tile_row * pieces(p->k, p->tile_columns);
+}
+
 /* ---- checks ---- */
 
 static int scale_type_fits(int scales, int type) {
@@ -81,7 +86,7 @@ static void quiet(float *scales, int64_t n) {
     for (int64_t i = 0; i < n; i++) scales[i] = scales[i] == scales[i] ? scales[i] : cbq_as_f32(0x7fc00000u);
 }
 
-static void load_scales(const cbq_planes *p, const cbq_level *level, int64_t first, int64_t n, float *to) {
+void cbq_load_scales(const cbq_planes *p, const cbq_level *level, int64_t first, int64_t n, float *to) {
     const uint8_t *from = p->scales.data + first * cbq_scale_bytes[p->scale_type];
     uint8_t *y = (uint8_t *)to;
     switch ((cbq_scale_type)p->scale_type) {
@@ -102,8 +107,7 @@ static void for_runs(const cbq_planes *p, const cbq_level *level, int64_t row, i
     const int bits = cbq_plane_bits(p), flat = p->tile_rows == 0;
     const int64_t columns = p->tile_columns;
     int64_t element = row * p->k + at, place = flat ? element : at; /* among the elements that tiles count */
-    int64_t base = 0;
-    if (!flat) base = (row / p->matrix * pieces(p->matrix, p->tile_rows) + row % p->matrix / p->tile_rows) * pieces(p->k, columns);
+    const int64_t base = flat ? 0 : cbq_plane_first_scale(p, row);
     float scales[SCALES];
     for (int64_t done = 0, step; done < n; done += step, place += step, element += step) {
         const int64_t inside = place % columns, left = n - done;
@@ -117,7 +121,7 @@ static void for_runs(const cbq_planes *p, const cbq_level *level, int64_t row, i
             step = groups * columns;
             run.group = columns;
         }
-        load_scales(p, level, base + place / columns, groups, scales);
+        cbq_load_scales(p, level, base + place / columns, groups, scales);
         run.n = step;
         fn(context, &run, done);
     }
@@ -137,7 +141,7 @@ static void run_to_float(void *context, const cbq_plane_run *run, int64_t at) {
 static void second_of_byte(const cbq_planes *p, const cbq_level *level, int64_t element, float_task t) {
     uint8_t both[8];
     float scale;
-    load_scales(p, level, element / p->tile_columns, 1, &scale);
+    cbq_load_scales(p, level, element / p->tile_columns, 1, &scale);
     cbq_plane_run run = {.codes = p->codes.data + element / 2, .scales = &scale, .n = 2, .group = 2};
     t.to_float(&run, both);
     memcpy(t.y, both + t.size, (size_t)t.size);

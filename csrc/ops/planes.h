@@ -30,6 +30,9 @@ typedef struct {
     cbq_view codes, scales;
 } cbq_planes;
 
+/* The scale of an element of a row, in tiles: the first of its row of tiles. Not for flat blocks. */
+int64_t cbq_plane_first_scale(const cbq_planes *p, int64_t row);
+
 /* The bits of a stored code, and the number of scales. */
 int cbq_plane_bits(const cbq_planes *p);
 int64_t cbq_plane_scales(const cbq_planes *p);
@@ -53,3 +56,6 @@ typedef struct {
 } cbq_dequant_planes_args;
 
 cbq_code cbq_dequant_planes(const cbq_dequant_planes_args *args, cbq_status *st);
+
+/* n scales from number `first` on as floats; NaN is the default one. */
+void cbq_load_scales(const cbq_planes *p, const cbq_level *level, int64_t first, int64_t n, float *to);

@@ -1,9 +1,8 @@
 #include "quantize.h"
 
-#include <stdatomic.h>
-
 #include "../encode/improve.h"
 #include "check.h"
+#include "nonfinite_x.h"
 #include "scratch.h"
 
 /* Elements that one thread takes at a time, and those of them that it looks at before it encodes them, which then are in its
@@ -19,7 +18,7 @@ typedef struct {
     cbq_encode_fn *encode;
     int64_t unit, step, source_bytes; /* step: units at a time, whose float32 fit a slot of scratch */
     cbq_scratch scratch; /* float32 of the pieces at work, where x is of another type */
-    _Atomic int64_t nonfinite; /* the first such element, or the number of all */
+    cbq_first_nonfinite nonfinite;
     _Atomic int out_of_memory;
 } task;
 
@@ -37,33 +36,24 @@ static void give_floats(task *t, const float *x) {
     if (!is_float32(t)) cbq_scratch_give(&t->scratch, (uint8_t *)(uintptr_t)x);
 }
 
-/* Remembers the first number of these that is NaN or infinite; is there one? */
-static int look_for_nonfinite(task *t, const float *x, int64_t first, int64_t n) {
-    int64_t at = t->a->level->encoders->find_nonfinite(x, n);
-    if (at < 0) return 0;
-    int64_t best = atomic_load(&t->nonfinite);
-    while (first + at < best && !atomic_compare_exchange_weak(&t->nonfinite, &best, first + at)) {}
-    return 1;
-}
-
 static void look_at(task *t, int64_t begin, int64_t end) {
     int64_t first = begin * t->unit, n = (end - begin) * t->unit;
-    if (first > atomic_load_explicit(&t->nonfinite, memory_order_relaxed)) return;
+    if (cbq_is_behind_nonfinite(&t->nonfinite, first)) return;
     const float *x = take_floats(t, first, n);
-    look_for_nonfinite(t, x, first, n);
+    cbq_look_for_nonfinite(&t->nonfinite, t->a->level, x, first, n);
     give_floats(t, x);
 }
 
 static void encode(task *t, int64_t begin, int64_t end) {
     const int64_t blocks_of_unit = t->unit / t->f->elements, first = begin * t->unit, n = (end - begin) * t->unit;
-    if (first > atomic_load_explicit(&t->nonfinite, memory_order_relaxed)) return;
+    if (cbq_is_behind_nonfinite(&t->nonfinite, first)) return;
     const float *x = take_floats(t, first, n);
     cbq_encode_args e = {.x = x,
                          .importance = (const float *)(const void *)t->a->importance.data,
                          .n = (end - begin) * blocks_of_unit,
                          .row_blocks = t->a->k / t->f->elements,
                          .out = t->a->out.data + begin * blocks_of_unit * t->f->bytes};
-    int refused = !t->a->allow_nonfinite && t->a->out_is_new && look_for_nonfinite(t, x, first, n);
+    int refused = !t->a->allow_nonfinite && t->a->out_is_new && cbq_look_for_nonfinite(&t->nonfinite, t->a->level, x, first, n);
     if (!refused && t->encode(&e)) atomic_store(&t->out_of_memory, 1);
     else if (!refused && t->a->improve) cbq_improve(t->a->format, &e);
     give_floats(t, x);
@@ -89,21 +79,13 @@ static cbq_code check(const cbq_quantize_args *a, cbq_status *st) {
     return CBQ_OK;
 }
 
-static cbq_code check_finite(const task *t, cbq_status *st) {
-    const cbq_quantize_args *a = t->a;
-    int64_t at = atomic_load(&t->nonfinite);
-    if (at == a->rows * a->k) return CBQ_OK;
-    return cbq_fail(st, CBQ_BAD_VALUE, "x: expected finite numbers, got NaN or infinity (as float32) in row %lld, column %lld",
-                    (long long)(at / a->k), (long long)(at % a->k));
-}
-
 cbq_code cbq_quantize(const cbq_quantize_args *a, cbq_status *st) {
     if (check(a, st)) return st->code;
     if (a->rows == 0 || a->k == 0) return CBQ_OK;
     const cbq_format *f = &cbq_formats[a->format];
     task t = {.a = a, .f = f, .encode = a->level->encoders->encode[a->format], .source_bytes = cbq_formats[a->source].bytes};
     t.unit = a->importance.data ? a->k : f->elements;
-    atomic_init(&t.nonfinite, a->rows * a->k);
+    atomic_init(&t.nonfinite.at, a->rows * a->k);
     const int64_t step = a->importance.data ? WEIGHTED_STEP : STEP;
     t.step = t.unit < step ? step / t.unit : 1;
     const int64_t piece = t.unit < PIECE ? PIECE / t.unit : 1;
@@ -113,9 +95,9 @@ cbq_code cbq_quantize(const cbq_quantize_args *a, cbq_status *st) {
     if (t.encode(&nothing)) return cbq_fail(st, CBQ_NO_MEMORY, "no memory for the tables of %s", f->name);
     if (!is_float32(&t) && cbq_scratch_open(&t.scratch, cbq_most_pieces(units, piece, threads), t.step * t.unit * 4, st)) goto done;
     if (!a->allow_nonfinite && !a->out_is_new) cbq_parallel(units, piece, threads, look_at_range, &t);
-    if (check_finite(&t, st)) goto done;
+    if (cbq_check_finite(&t.nonfinite, a->rows * a->k, a->k, st)) goto done;
     cbq_parallel(units, piece, threads, encode_range, &t);
-    if (check_finite(&t, st)) goto done;
+    if (cbq_check_finite(&t.nonfinite, a->rows * a->k, a->k, st)) goto done;
     if (atomic_load(&t.out_of_memory)) cbq_fail(st, CBQ_NO_MEMORY, "no memory to encode %s", f->name);
 done:
     if (!is_float32(&t)) cbq_scratch_close(&t.scratch);
