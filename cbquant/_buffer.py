@@ -79,6 +79,7 @@ def as_array(buf: Any, name: str) -> NDArray[Any]:
         if hasattr(buf, "__dlpack__"):
             return np.from_dlpack(buf)
         hint = "; its blocks are its .raw" if hasattr(buf, "raw") else ""
+        hint = hint or ("; its values are its .dequant()" if hasattr(buf, "dequant") else "")
         message = f"{name}: expected bytes, a buffer or an array, got {type(buf).__name__}{hint}"
         raise TypeError(message) from None
     return np.asarray(view)

@@ -16,6 +16,8 @@ from cbquant.planes._formats import PlanesFormat
 NO_GLOBAL_SCALE, MULTIPLY, DIVIDE = 0, 1, 2
 # For new memory: see cbquant/_api.py.
 _THROUGH_CACHE = 0
+# Codes that are whole bytes in every format.
+_FEW = 8
 
 Key = int | slice | NDArray[Any]
 
@@ -94,22 +96,41 @@ class Layout:
         _core.dequant_planes(self.planes(), result, kind, check_threads(threads))
         return out
 
-    def rows(self, start: int, stop: int, threads: int | None = None) -> NDArray[np.float32]:
-        """The numbers ``[stop - start, K]`` of some rows, counted over all matrices."""
-        if not self.format.is_flat:
-            return self._rows_at(np.arange(start, stop)).dequant("float32", None, threads)
-        block, end = self.tile[1], stop * self.k
-        first = start * self.k // block
-        first -= first * block % 2  # where the codes begin with a byte
-        begin, last = first * block, -(-end // block)
-        run = replace(
-            self,
-            shape=(end - begin,),
-            codes=self.codes.reshape(-1)[begin // 2 : -(-end // 2)],
-            scales=self.scales.reshape(-1)[first:last],
+    def piece(self, rows: slice, columns: slice, threads: int | None = None) -> NDArray[np.float32]:
+        """The numbers in some columns of some rows, which are counted over all matrices: little more is decoded."""
+        if self.format.is_flat:
+            return self._piece_of_runs(rows, columns, threads)
+        # Whole scales of a row, or any of its bytes where it has but one.
+        step = self.tile[1] if self.tile[1] < self.k else _FEW
+        begin = columns.start // step * step
+        end = min(-(-columns.stop // step) * step, self.k)
+        row_bytes, scale = self.codes.shape[-1], self.tile[1]
+        part = self._rows_at(np.arange(rows.start, rows.stop))
+        part = replace(
+            part,
+            shape=(rows.stop - rows.start, end - begin),
+            codes=part.codes[:, begin * row_bytes // self.k : end * row_bytes // self.k],
+            scales=part.scales[:, begin // scale : -(-end // scale)],
         )
-        values = run.dequant("float32", None, threads)
-        return values[start * self.k - begin :].reshape(stop - start, self.k)
+        return part.dequant("float32", None, threads)[:, columns.start - begin : columns.stop - begin]
+
+    def _piece_of_runs(self, rows: slice, columns: slice, threads: int | None) -> NDArray[np.float32]:
+        if rows.stop - rows.start > 1:
+            values = self._run(rows.start * self.k, rows.stop * self.k, threads)
+            return values.reshape(-1, self.k)[:, columns]
+        before = rows.start * self.k
+        return self._run(before + columns.start, before + columns.stop, threads)[None]
+
+    def _run(self, start: int, stop: int, threads: int | None) -> NDArray[np.float32]:
+        """The numbers of a flat format from one to another, in the order of the whole tensor."""
+        block = self.tile[1]
+        first = start // block
+        first -= first * block % 2  # where the codes begin with a byte
+        begin = first * block
+        codes, scales = self.codes.reshape(-1), self.scales.reshape(-1)
+        codes, scales = codes[begin // 2 : -(-stop // 2)], scales[first : -(-stop // block)]
+        run = replace(self, shape=(stop - begin,), codes=codes, scales=scales)
+        return run.dequant("float32", None, threads)[start - begin :]
 
     def _rows_at(self, numbers: NDArray[np.intp]) -> Layout:
         if len(self.shape) == 1:
