@@ -100,7 +100,7 @@ def layouts_of(fmt: str) -> list[Case]:
     for number, dtype in enumerate(SCALE_DTYPES[kind]):
         if kind == "absmax":
             shapes = [(1,), (7,), (65,), (5, 7), (3, 64), (2, 3, 65), (4, 256), (1031,), (0,), (3, 0)]
-            blocks = [64, 32, 7, 1, 4096]
+            blocks = [64, 32, 6, 2, 4096]
             cases += [make(fmt, shape, number, dtype, block=block) for shape in shapes for block in blocks]
         elif kind == "tile":
             shapes = [

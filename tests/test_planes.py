@@ -115,7 +115,7 @@ def cases(draw: st.DrawFn) -> Case:
     seed = draw(st.integers(0, 2**16))
     if fmt in FLAT:
         shape = (*draw(lengths), draw(st.integers(0, 200)))
-        return make(fmt, shape, seed, block=draw(st.integers(1, 70)))
+        return make(fmt, shape, seed, block=2 * draw(st.integers(1, 35)))
     if fmt in GROUPED:
         shape = (*draw(lengths), ROWS[fmt][5] * draw(st.integers(0, 6)))
         return make(fmt, shape, seed)

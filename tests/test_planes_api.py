@@ -225,6 +225,8 @@ F32 = np.ones(2, np.float32)
         (ValueError, "tile: expected a whole number from 1, got 0", ("fp8_e4m3", ONES, TILES), {"tile": (0, 128)}),
         (TypeError, "tile: expected a whole number from 1, got float", ("fp8_e4m3", ONES, TILES), {"tile": (1.0, 128)}),
         (ValueError, "block: expected a whole number from 1, got -64", ("nf4", ONES, F32), {"block": -64}),
+        (ValueError, "block: expected an even number, whose codes are whole bytes, got 7",
+         ("nf4", ONES, F32), {"block": 7}),
         (ValueError, "global_scale_is: expected one of multiplier, divisor, got 'reciprocal'", ("nvfp4", ONES, E8),
          {"global_scale_is": "reciprocal"}),
         (ValueError, "global_scale: expected a finite float32, got nan",

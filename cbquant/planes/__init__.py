@@ -89,7 +89,7 @@ def dequant(
         belong to tiles of 128 x 128, one dimension less is a scale for each row, and a single one (a float, ``()``
         or ``(1,)``) is for the tensor.
     block : int
-        nf4, fp4: elements under one scale, in the order of the whole tensor.
+        nf4, fp4: elements under one scale, an even number, in the order of the whole tensor.
     nested : (absmax2, table2, offset) or (absmax2, table2, offset, block2), optional
         nf4, fp4: `scales` are uint8 codes, and scale i is ``table2[scales[i]] * absmax2[i // block2]``, rounded to
         float32, ``+ offset``, rounded. `block2` is 256.

@@ -81,6 +81,8 @@ def check_options(f: PlanesFormat, tile: Any, block: Any, packed: Any) -> None:
         raise ValueError(f"tile: {f.name} has none, only fp8_e4m3 and fp8_e5m2 have")
     if check_whole("block", block) != BLOCK and not f.is_flat:
         raise ValueError(f"block: {f.name} has none, only nf4 and fp4 have")
+    if block % 2:
+        raise ValueError(f"block: expected an even number, whose codes are whole bytes, got {block}")
 
 
 def packing(f: PlanesFormat, packed: bool) -> tuple[int, int]:

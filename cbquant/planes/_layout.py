@@ -40,7 +40,8 @@ class Layout:
     scale_type : str
         The type of the scales as C names it.
     tile : (int, int)
-        Rows and columns under one scale, from 1 up; (0, block) where runs of the whole tensor have one.
+        Rows and columns under one scale, from 1 up; (0, block), an even number, where runs of the whole tensor
+        have one.
     packed : bool
         Whether codes share bytes.
     global_scale, global_op : float, int
@@ -125,7 +126,6 @@ class Layout:
         """The numbers of a flat format from one to another, in the order of the whole tensor."""
         block = self.tile[1]
         first = start // block
-        first -= first * block % 2  # where the codes begin with a byte
         begin = first * block
         codes, scales = self.codes.reshape(-1), self.scales.reshape(-1)
         codes, scales = codes[begin // 2 : -(-stop // 2)], scales[first : -(-stop // block)]
@@ -182,13 +182,13 @@ class Layout:
     def _choose_runs(self, keys: tuple[Key, ...]) -> Layout:
         block, shape = self.tile[1], self.shape[len(keys) :]
         size = math.prod(shape)
-        if size % block or size * self.format.bits % 8:
+        if size % block:
             raise ValueError(
                 f"{self.format.name}: a scale belongs to {block} elements in order, and those of axis {len(keys) - 1} "
                 f"of shape {self.shape} have {size} each: they cannot be chosen; decode first, with dequant()"
             )
         outer = self.shape[: len(keys)]
-        codes = self.codes.reshape(*outer, size * self.format.bits // 8)[keys]
+        codes = self.codes.reshape(*outer, size // 2)[keys]
         scales = self.scales.reshape(*outer, size // block)[keys]
         return replace(self, shape=codes.shape[:-1] + shape, codes=codes, scales=scales)
 
