@@ -41,6 +41,32 @@ def check_threads(threads: int | None, name: str = "threads") -> int:
     return number
 
 
+def check_whole(name: str, value: Any) -> int:
+    """A whole number from 1 up."""
+    if isinstance(value, (bool, np.bool_)) or not hasattr(value, "__index__"):
+        raise TypeError(f"{name}: expected a whole number from 1, got {type(value).__name__}")
+    number = operator.index(value)
+    if number < 1:
+        raise ValueError(f"{name}: expected a whole number from 1, got {number}")
+    return number
+
+
+def as_float32(name: str, number: Any) -> np.float32:
+    """A number of any type rounded to float32, where it is finite."""
+    array = np.asarray(number)
+    if array.size != 1 or array.ndim > 1 or (array.dtype.kind not in "iuf" and array.dtype.name != "bfloat16"):
+        raise TypeError(f"{name}: expected one number, got {_kind_of(array, number)}")
+    with np.errstate(over="ignore"):
+        value: np.float32 = array.astype(np.float32).reshape(-1)[0]
+    if not np.isfinite(value):
+        raise ValueError(f"{name}: expected a finite float32, got {array.reshape(-1)[0]}")
+    return value
+
+
+def _kind_of(array: NDArray[Any], given: Any) -> str:
+    return f"an array of shape {array.shape} and dtype {array.dtype.name}" if array.ndim else type(given).__name__
+
+
 def as_floats(x: Any, name: str) -> tuple[NDArray[Any], str]:
     """x as C takes it, and the name of its type there."""
     array = np.asarray(x)

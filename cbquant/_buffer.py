@@ -43,7 +43,7 @@ def as_bytes(buf: Any, fmt: str | None = None, name: str = "buf") -> NDArray[np.
     ValueError
         Big-endian items.
     """
-    array = _as_array(buf, name)
+    array = as_array(buf, name)
     dtype = array.dtype
     if _is_big_endian(dtype):
         raise ValueError(f"{name}: expected little-endian bytes, got dtype {dtype}")
@@ -70,7 +70,7 @@ def _is_big_endian(dtype: np.dtype[Any]) -> bool:
     return dtype.byteorder == ">"
 
 
-def _as_array(buf: Any, name: str) -> NDArray[Any]:
+def as_array(buf: Any, name: str) -> NDArray[Any]:
     if isinstance(buf, np.ndarray):
         return buf
     try:
@@ -79,6 +79,7 @@ def _as_array(buf: Any, name: str) -> NDArray[Any]:
         if hasattr(buf, "__dlpack__"):
             return np.from_dlpack(buf)
         hint = "; its blocks are its .raw" if hasattr(buf, "raw") else ""
+        hint = hint or ("; its values are its .dequant()" if hasattr(buf, "dequant") else "")
         message = f"{name}: expected bytes, a buffer or an array, got {type(buf).__name__}{hint}"
         raise TypeError(message) from None
     return np.asarray(view)

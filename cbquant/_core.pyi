@@ -52,6 +52,31 @@ def matmul(
     isa: str | None = None,
 ) -> None: ...
 
+# csrc/bind/planes.c: `planes` is what cbquant.planes._layout.Layout.planes() makes
+def plane_formats() -> list[tuple[str, str, int, bool, bool, int, str, bool]]: ...
+def dequant_planes(
+    planes: tuple[Any, ...],
+    out: NDArray[Any],
+    dtype: str = "float32",
+    threads: int = 0,
+    isa: str | None = None,
+    stream: int = -1,
+) -> None: ...
+def matmul_planes(
+    x: NDArray[Any],
+    dtype: str,
+    planes: tuple[Any, ...],
+    out: NDArray[Any],
+    out_dtype: str,
+    m: int,
+    precision: str = "f32",
+    threads: int = 0,
+    isa: str | None = None,
+) -> None: ...
+def quantize_planes(
+    x: NDArray[Any], source: str, planes: tuple[Any, ...], threads: int = 0, isa: str | None = None
+) -> float: ...
+
 # csrc/bind/codecs.c
 def code_kinds() -> list[tuple[str, int, int, int, int, str, float]]: ...
 def decode_codes(

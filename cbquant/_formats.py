@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import enum
 import re
-from collections.abc import Iterable
 from functools import cache
 from typing import NamedTuple
 
 from cbquant import _core
+from cbquant._table import TableList
 
 
 class Format(NamedTuple):
@@ -49,28 +49,15 @@ class Format(NamedTuple):
     doc: str
 
 
-class FormatList(list[Format]):
+class FormatList(TableList[Format]):
     """A list of :class:`Format` that prints as a table."""
 
-    def _rows(self) -> Iterable[tuple[str, ...]]:
-        yield ("name", "tag", "elements", "bytes", "bits/weight", "kind", "group", "min", "imatrix", "doc")
-        for f in self:
-            flags = ("yes" if f.has_min else "", "needed" if f.needs_imatrix else "")
-            numbers = (str(f.tag), str(f.elements), str(f.bytes), f"{f.bits_per_weight:.4g}")
-            yield (f.name, *numbers, f.kind, str(f.group), *flags, f.doc)
+    head = ("name", "tag", "elements", "bytes", "bits/weight", "kind", "group", "min", "imatrix", "doc")
 
-    def __repr__(self) -> str:
-        rows = list(self._rows())
-        widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-        return "\n".join("  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip() for row in rows)
-
-    def _repr_html_(self) -> str:
-        from html import escape
-
-        head, *body = self._rows()
-        cells = "".join(f"<th>{escape(c)}</th>" for c in head)
-        lines = "".join("<tr>" + "".join(f"<td>{escape(c)}</td>" for c in row) + "</tr>" for row in body)
-        return f"<table><tr>{cells}</tr>{lines}</table>"
+    def cells(self, f: Format) -> tuple[str, ...]:
+        flags = ("yes" if f.has_min else "", "needed" if f.needs_imatrix else "")
+        numbers = (str(f.tag), str(f.elements), str(f.bytes), f"{f.bits_per_weight:.4g}")
+        return (f.name, *numbers, f.kind, str(f.group), *flags, f.doc)
 
 
 @cache

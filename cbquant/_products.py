@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from cbquant import _core
-from cbquant._arguments import check_out, check_shape, check_threads, empty, float_dtype_name
-from cbquant._buffer import as_bytes
-from cbquant._formats import Format, get
+from cbquant._arguments import check_out, check_threads, empty, float_dtype_name
+from cbquant._weights import Weights, as_weights
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -80,8 +79,9 @@ def matmul(
     array([[248.,   0.]], dtype=float32)
     """
     values, dtype = _floats(x, "x")
-    data, f, (n, k) = _weights(w, fmt, shape)
-    _check_precision(precision, f)
+    weights = as_weights(w, fmt, shape)
+    n, k = weights.shape
+    _check_precision(precision, weights)
     if values.ndim == 0:
         raise ValueError("x: expected at least one dimension, got a scalar")
     if values.shape[-1] != k:
@@ -91,12 +91,10 @@ def matmul(
         result = target = empty(result_shape, dtype)
     else:
         result, target = out, check_out(out, result_shape)
-        if np.may_share_memory(values, out) or np.may_share_memory(data, out):
-            raise ValueError("out: expected memory of its own, it overlaps x or w")
+        _check_apart(out, values, weights, "w")
     m = math.prod(values.shape[:-1])
     out_dtype = float_dtype_name(result) or dtype
-    count = check_threads(threads)
-    _core.matmul(_bits(values), dtype, data, f.name, _bits(target), out_dtype, m, n, k, precision, count)
+    weights.multiply(_bits(values), dtype, _bits(target), out_dtype, m, precision, check_threads(threads))
     return result
 
 
@@ -156,8 +154,9 @@ def moe_matmul(
     array([64., 64.], dtype=float32)
     """
     values, dtype = _floats(x, "x")
-    data, f, (n_experts, n, k) = _weights(experts, fmt, shape, "experts", ("E", "N", "K"))
-    _check_precision(precision, f)
+    matrices = as_weights(experts, fmt, shape, "experts", ("E", "N", "K"))
+    n_experts, n, k = matrices.shape
+    _check_precision(precision, matrices)
     if values.ndim != 2 or values.shape[1] != k:
         raise ValueError(f"x: expected [T, {k}] (K of the experts), got shape {values.shape}")
     chosen = _ids(ids, len(values), n_experts)
@@ -165,15 +164,13 @@ def moe_matmul(
     result_shape = (len(values), n) if factors is not None else (*chosen.shape, n)
     if out is not None:
         check_out(out, result_shape)
-        if np.may_share_memory(values, out) or np.may_share_memory(data, out):
-            raise ValueError("out: expected memory of its own, it overlaps x or experts")
+        _check_apart(out, values, matrices, "experts")
     count = check_threads(threads)
     parts = np.zeros((*chosen.shape, n), np.float32)
-    rows = data.reshape(n_experts, data.size // max(n_experts, 1))
     for expert, tokens, slots in _groups(chosen):
         y = np.empty((len(tokens), n), np.float32)
         taken = _bits(values[tokens])
-        _core.matmul(taken, dtype, rows[expert], f.name, y, "float32", len(tokens), n, k, precision, count)
+        matrices.matrix(expert).multiply(taken, dtype, y, "float32", len(tokens), precision, count)
         parts[tokens, slots] = y
     if factors is not None:
         # One slot after the other, so that the order of the sum does not depend on NumPy.
@@ -202,45 +199,15 @@ def _bits(array: NDArray[Any]) -> NDArray[Any]:
     return array if array.dtype.kind != "V" else array.view(np.uint16)
 
 
-def _weights(
-    w: Any, fmt: str | None, shape: Sequence[int] | None, name: str = "w", axes: tuple[str, ...] = ("N", "K")
-) -> tuple[NDArray[np.uint8], Format, tuple[int, ...]]:
-    """The blocks, their format and their shape, which has those axes."""
-    from cbquant.tensor import QuantTensor, Transposed
-
-    if isinstance(w, Transposed):
-        raise TypeError(f"{name}: expected a QuantTensor, got the transpose of one: pass the tensor itself, without .T")
-    if isinstance(w, QuantTensor):
-        if fmt is not None or shape is not None:
-            raise TypeError("fmt, shape: a QuantTensor has its own (a precision is named: precision=...)")
-        raw, f, dims = w.known_blocks("multiplied"), get(w.format), w.shape
-    else:
-        if fmt is None:
-            raise TypeError(f"fmt: expected the name of a format, for {name} is no QuantTensor")
-        f = get(fmt)
-        raw = as_bytes(w, f.name, name)
-        dims = _dims(raw, f, shape, name, axes)
-    if len(dims) != len(axes):
-        raise ValueError(f"{name}: expected {len(axes)} dimensions ({', '.join(axes)}), got shape {dims}")
-    return np.ascontiguousarray(raw), f, dims
-
-
-def _dims(
-    raw: NDArray[np.uint8], f: Format, shape: Sequence[int] | None, name: str, axes: tuple[str, ...]
-) -> tuple[int, ...]:
-    if shape is not None:
-        return check_shape(f, shape, raw.size, name)
-    if raw.ndim != len(axes) or raw.shape[-1] % f.bytes:
-        wanted = f"[{', '.join(axes[:-1])}, row bytes] of {f.name}"
-        raise ValueError(f"shape: expected ({', '.join(axes)}), for {name} of shape {raw.shape} is no {wanted}")
-    return (*raw.shape[:-1], raw.shape[-1] // f.bytes * f.elements)
-
-
-def _check_precision(precision: str, f: Format) -> None:
+def _check_precision(precision: str, weights: Weights) -> None:
     if precision not in PRECISIONS:
         raise ValueError(f"precision: expected one of {', '.join(PRECISIONS)}, got {precision!r}")
-    if f.kind == "plain" and precision in ("q8", "q16"):
-        raise ValueError(f"precision: {f.name} has no integer codes, it knows f32 and bf16 only, got {precision!r}")
+    weights.check_precision(precision)
+
+
+def _check_apart(out: NDArray[Any], values: NDArray[Any], weights: Weights, name: str) -> None:
+    if any(np.may_share_memory(part, out) for part in (values, *weights.memory)):
+        raise ValueError(f"out: expected memory of its own, it overlaps x or {name}")
 
 
 def _ids(ids: Any, tokens: int, n_experts: int) -> NDArray[np.int64]:
@@ -280,6 +247,5 @@ def _groups(ids: NDArray[np.int64]) -> Iterator[tuple[int, NDArray[np.intp], NDA
 def _store(result: NDArray[Any], values: NDArray[np.float32]) -> NDArray[Any]:
     """`values` rounded once to the dtype of `result`, where uint16 stands for bfloat16."""
     dtype = float_dtype_name(result) or "float32"
-    f = get("f32")
-    _core.dequant(values.reshape(-1).view(np.uint8), f.name, _bits(result).reshape(-1), dtype)
+    _core.dequant(values.reshape(-1).view(np.uint8), "f32", _bits(result).reshape(-1), dtype)
     return result

@@ -56,7 +56,7 @@ def unpermute_rope(w: T, n_head: int) -> T:
     if isinstance(w, QuantTensor):
         if is_unknown(w.format) or w.ndim < 2:
             raise ValueError(f"w: expected two or more dimensions of a known format, got {w!r}")
-        return QuantTensor._wrap(_unpermute(w.raw, heads), w.format, w.shape)
+        return w._choose((_unpermute(np.arange(len(w)), heads),))
     w = np.asarray(w)
     if w.ndim < 1:
         raise ValueError("w: expected one or more dimensions, got 0")

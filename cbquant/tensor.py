@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import html
 import math
-import operator
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from cbquant import _api, _arguments, _formats
 from cbquant._buffer import PLAIN_DTYPES, as_bytes
+from cbquant._indexing import axis_key, expand_ellipsis, row_numbers
 from cbquant._products import matmul
+from cbquant._weights import BlockWeights, Weights
+
+if TYPE_CHECKING:
+    from cbquant.planes._tensor import PlanesTensor
 
 _UNKNOWN = "unknown_"
 
@@ -97,6 +101,62 @@ class QuantTensor:
         self._raw, self._format, self._shape = data.reshape((*dims[:-1], row)), info.name, dims
 
     @classmethod
+    def from_planes(
+        cls,
+        fmt: str,
+        codes: Any,
+        scales: Any,
+        *,
+        shape: int | Sequence[int] | None = None,
+        global_scale: Any = None,
+        global_scale_is: str = "multiplier",
+        tile: Sequence[int | None] | None = None,
+        block: int = 64,
+        nested: Sequence[Any] | None = None,
+        packed: bool = False,
+    ) -> PlanesTensor:
+        """A tensor over codes and scales that lie in arrays of their own, as safetensors files have them.
+
+        It is a `QuantTensor` in all but `raw`: it has `codes` and `scales` instead. Contiguous arrays are not copied.
+
+        Parameters
+        ----------
+        fmt : str
+            Name of a format of `cbquant.planes.formats`.
+        codes, scales, shape, global_scale, global_scale_is, tile, block, nested, packed
+            As for `cbquant.planes.dequant`. A nested absmax is made into float32, once.
+
+        Returns
+        -------
+        QuantTensor
+
+        Raises
+        ------
+        ValueError, TypeError
+            As `cbquant.planes.dequant`.
+
+        Examples
+        --------
+        A matrix in FP8 under a scale for each tile of 128 rows and 128 columns.
+
+        >>> import cbquant, numpy as np
+        >>> codes = np.full((200, 256), 0x38, np.uint8)                      # 1.0
+        >>> scales = np.array([[1, 2], [3, 4]], np.float32)
+        >>> t = cbquant.QuantTensor.from_planes("fp8_e4m3", codes, scales)
+        >>> t
+        QuantTensor(fp8_e4m3, shape=(200, 256), 51,216 bytes)
+        >>> t[199].dequant()[[0, 128]]
+        array([3., 4.], dtype=float32)
+        >>> np.ones(256, np.float32) @ t[::100].T
+        array([384., 384.], dtype=float32)
+        """
+        from cbquant.planes import _checks
+        from cbquant.planes._tensor import PlanesTensor
+
+        options = (shape, global_scale, global_scale_is, tile, block, nested, packed)
+        return PlanesTensor(_checks.layout(fmt, codes, scales, *options))
+
+    @classmethod
     def _wrap(cls, raw: NDArray[Any], fmt: str, shape: tuple[int, ...]) -> QuantTensor:
         """A tensor of parts known to fit: a view of another, or an unknown type with bytes of any length."""
         self = object.__new__(cls)
@@ -141,10 +201,10 @@ class QuantTensor:
         """The transpose, for products: ``x @ t.T`` is `cbquant.matmul`."""
         return Transposed(self)
 
-    def known_blocks(self, participle: str) -> NDArray[np.uint8]:
-        """The blocks; a ValueError where the format is unknown."""
-        self._require_known(participle)
-        return self._raw
+    def _weights(self) -> Weights:
+        """What products multiply with; a ValueError where the format is unknown."""
+        self._require_known("multiplied")
+        return BlockWeights(np.ascontiguousarray(self._raw), _formats.get(self._format), self._shape)
 
     def __matmul__(self, y: Any) -> NDArray[Any]:
         """``t[N, K] @ y[K]`` -> ``[N]`` and ``t[N, K] @ y[K, M]`` -> ``[N, M]``: `cbquant.matmul`, transposed."""
@@ -211,33 +271,36 @@ class QuantTensor:
         self._require_known("decoded")
         if self.ndim < 2:
             raise IndexError(f"a {self.ndim}-D QuantTensor has no rows to choose from: use dequant()[index]")
-        chosen = self._raw[index if isinstance(index, slice) else _row_numbers(index, len(self))]
-        return self._like(chosen).dequant(dtype)
+        return self._choose((index if isinstance(index, slice) else row_numbers(index, len(self)),)).dequant(dtype)
 
-    def _like(self, raw: NDArray[Any]) -> QuantTensor:
-        """A tensor of the same format and row length over `raw`."""
+    def _choose(self, keys: tuple[int | slice | NDArray[Any], ...]) -> QuantTensor:
+        """What these keys, in range, choose from all axes but the last: ints and slices, or an array from the first."""
+        raw = self._raw[keys]
         return self._wrap(raw, self._format, raw.shape[:-1] + self._shape[-1:])
 
     def __getitem__(self, key: Any) -> QuantTensor:
         """A view: ints and slices choose from all axes but the last, whose elements lie inside blocks."""
         self._require_known("indexed")
-        keys = _expand_ellipsis(key if isinstance(key, tuple) else (key,), self.ndim)
+        keys = expand_ellipsis(key if isinstance(key, tuple) else (key,), self.ndim)
         if len(keys) > self.ndim:
             raise IndexError(f"{len(keys)} indices for a {self.ndim}-D QuantTensor")
         if len(keys) == self.ndim > 0:
             self._check_last_axis(keys[-1])
             keys = keys[:-1]
-        leading = (_axis_key(k, axis, self._shape[axis]) for axis, k in enumerate(keys))
-        return self._like(self._raw[tuple(leading)])
+        return self._choose(tuple(axis_key(k, axis, self._shape[axis]) for axis, k in enumerate(keys)))
 
     def _check_last_axis(self, key: Any) -> None:
         length = self._shape[-1]
         if isinstance(key, slice) and key.indices(length) == (0, length, 1):
             return
         raise IndexError(
-            f"axis {self.ndim - 1} is the last of shape {self._shape}: its elements lie inside "
-            f"{self._format} blocks and cannot be indexed; decode first, with dequant() or rows()"
+            f"axis {self.ndim - 1} is the last of shape {self._shape}: its elements {self._bound()} "
+            "and cannot be indexed; decode first, with dequant() or rows()"
         )
+
+    def _bound(self) -> str:
+        """Why the elements of a row cannot be chosen, in words."""
+        return f"lie inside {self._format} blocks"
 
     def __len__(self) -> int:
         if not self._shape:
@@ -263,7 +326,7 @@ class QuantTensor:
             raise ValueError("copy=False: decoding a QuantTensor always makes a new array")
         if dtype is None:
             return self.dequant()
-        own = plain_view(self._raw, self._format, self._shape)
+        own = self._plain()
         if own is not None:
             with np.errstate(over="ignore"):  # to infinity, in silence as the decoder does
                 return own.astype(dtype)
@@ -271,15 +334,22 @@ class QuantTensor:
         direct = np.dtype(dtype) == np.float16
         return self.dequant("float16" if direct else "float32").astype(dtype, copy=False)
 
+    def _plain(self) -> NDArray[Any] | None:
+        """The numbers as an ndarray of their own dtype, not copied, where NumPy has one."""
+        return plain_view(self._raw, self._format, self._shape)
+
     def __repr__(self) -> str:
         return f"QuantTensor({self._format}, shape={self._shape}, {self.nbytes:,} bytes)"
 
     def _repr_html_(self) -> str:
         cells = {"format": self._format, "shape": str(self._shape), "bytes": f"{self.nbytes:,}"}
         if not is_unknown(self._format):
-            cells["bits per weight"] = f"{_formats.get(self._format).bits_per_weight:g}"
+            cells["bits per weight"] = f"{self._bits_per_weight():g}"
         rows = "".join(f"<tr><th>{k}</th><td>{html.escape(v)}</td></tr>" for k, v in cells.items())
         return f"<table><caption>QuantTensor</caption>{rows}</table>"
+
+    def _bits_per_weight(self) -> float:
+        return _formats.get(self._format).bits_per_weight
 
 
 class Transposed:
@@ -326,40 +396,3 @@ class Transposed:
 
     def __repr__(self) -> str:
         return f"{self.T!r}.T"
-
-
-def _expand_ellipsis(keys: tuple[Any, ...], ndim: int) -> tuple[Any, ...]:
-    places = [place for place, key in enumerate(keys) if key is Ellipsis]
-    if not places:
-        return keys
-    if len(places) > 1:
-        raise IndexError("an index can have only one ellipsis")
-    (place,) = places
-    return keys[:place] + (slice(None),) * (ndim - len(keys) + 1) + keys[place + 1 :]
-
-
-def _axis_key(key: Any, axis: int, length: int) -> int | slice:
-    if isinstance(key, slice):
-        return key
-    try:
-        number = None if isinstance(key, bool) else operator.index(key)
-    except TypeError:
-        number = None
-    if number is None:
-        name = type(key).__name__
-        raise IndexError(f"axis {axis}: expected an int or a slice, got {name}; rows() takes several numbers")
-    if not -length <= number < length:
-        raise IndexError(f"axis {axis}: index {number} is out of range for length {length}")
-    return number
-
-
-def _row_numbers(index: ArrayLike, length: int) -> NDArray[Any]:
-    numbers = np.asarray(index)
-    if numbers.size == 0 and isinstance(index, (list, tuple)):
-        numbers = numbers.astype(np.intp)  # NumPy takes [] for floats
-    if numbers.dtype.kind not in "iu":
-        raise IndexError(f"index: expected integers, got {numbers.dtype}")
-    if numbers.size and not -length <= int(numbers.min()) <= int(numbers.max()) < length:
-        worst = int(numbers.max()) if int(numbers.max()) >= length else int(numbers.min())
-        raise IndexError(f"index: row {worst} is out of range for length {length}")
-    return numbers.astype(np.intp, copy=False)

@@ -12,6 +12,8 @@ from cbquant import _api, _formats
 from cbquant._buffer import PLAIN_DTYPES
 from cbquant._formats import Format
 from cbquant.files import _plain
+from cbquant.planes._layout import Layout
+from cbquant.planes._tensor import PlanesTensor
 from cbquant.tensor import QuantTensor, is_unknown, plain_view
 
 #: The names of formats that are the dtypes of NumPy arrays.
@@ -36,7 +38,7 @@ class Operand:
     format : str
         A format's name, or that of a dtype that is no format.
     array : ndarray
-        The numbers, ``[..., K]``; of block formats, of bf16 and of unknown types the bytes.
+        The numbers, ``[..., K]``; of block formats, of bf16 and of unknown types the bytes, of planes the codes.
     kind : str
         "real", "whole" or "other": numbers to measure, to compare, and what cannot be decoded.
     """
@@ -45,11 +47,16 @@ class Operand:
         self._threads = threads
         #: Where `array` is blocks: their format.
         self._coding: Format | None = None
-        if isinstance(tensor, QuantTensor):
+        #: Where there is no array of blocks or numbers.
+        self._planes: Layout | None = None
+        if isinstance(tensor, PlanesTensor):
+            self._planes, self.array, self.kind = tensor._layout, tensor.codes, "real"
+            self.shape, self.format = tensor.shape, tensor.format
+        elif isinstance(tensor, QuantTensor):
             self._take_blocks(tensor)
         else:
             self._take_array(np.asarray(tensor))
-        self.nbytes = self.array.nbytes
+        self.nbytes = self.array.nbytes if self._planes is None else self._planes.nbytes
 
     def _take_blocks(self, tensor: QuantTensor) -> None:
         self.shape, self.format = tensor.shape, tensor.format
@@ -82,6 +89,8 @@ class Operand:
 
     def piece(self, rows: slice, columns: slice) -> NDArray[Any]:
         """Some columns of some rows, ``[rows, columns]``, as they are stored or, of blocks, float32."""
+        if self._planes is not None:
+            return self._planes.piece(rows, columns, self._threads)
         if self._coding is None:
             return self._stored(rows)[:, columns]
         fmt = self._coding
