@@ -124,7 +124,7 @@ CBQ_FN uint32_t cbq_pow3(uint32_t a, uint32_t n) {
 
 /* ---- rounding a float32 to 16 bits, nearest, ties to even ---- */
 
-/* What decode can write. The last is bf16 of floats whose NaNs are all the default one (0x7fc00000, either sign): adding
+/* What decode can write. The last is bf16 of floats whose NaNs have zeros in their lower half, as the default one (0x7fc00000): adding
    half a unit keeps that a NaN, so the vector code need not look for it. */
 enum { CBQ_F32, CBQ_F16, CBQ_BF16, CBQ_BF16_QUIET };
 

@@ -1,6 +1,7 @@
 /* From codes to values, in lanes. Bits above those of a code do not matter. Every value is exact in float32. */
 #pragma once
 #include "kinds.h"
+#include "../lanes/common.h"
 
 #define CBQ_QUIET_NAN 0x7fc00000
 
@@ -47,4 +48,21 @@ CBQ_FN F scale_code_value(I code) {
 CBQ_FN F code_value(I code, cbq_code_kind k) {
     if (k.top == CBQ_TOP_FIXED) return fixed_code_value(code, k);
     return k.top == CBQ_TOP_SCALE ? scale_code_value(code) : float_code_value(code, k);
+}
+
+/* A code of one byte in binary16's place: its exponent is 15 less a bias there, but that of e5m2fnuz would be infinity's. */
+CBQ_FN int cbq_fits_f16(cbq_code_kind k) { return k.top < CBQ_TOP_FIXED && (k.exponent < 5 || k.top == CBQ_TOP_IEEE); }
+CBQ_FN F float_code_by_f16(const uint8_t *p, cbq_code_kind k) {
+    F v = f_ld_codes_as_f16(p, k.exponent, k.mantissa);
+    if (k.bias != 15) v = f_mul(v, f_set1((float)(1 << (15 - k.bias))));
+    if (k.top != CBQ_TOP_ONES && k.top != CBQ_TOP_FNUZ) return v;
+    const int sign = cbq_code_sign(k);
+    M is_nan = k.top == CBQ_TOP_ONES ? m_u8_eq(p, sign - 1, sign - 1) : m_u8_eq(p, 2 * sign - 1, sign);
+    return f_of_bits(i_or(i_of_bits(v), i_where(is_nan, i_set1(CBQ_QUIET_NAN)))); /* its sign is kept */
+}
+
+/* The values of CBQ_LANES codes, one after the other from the lowest bit of a byte. */
+CBQ_FN F ld_code_values(const uint8_t *p, int bits, cbq_code_kind k) {
+    if (CBQ_HAS_F16_CODES && bits == 8 && cbq_fits_f16(k)) return float_code_by_f16(p, k);
+    return code_value(i_ld_codes(p, bits), k);
 }

@@ -68,6 +68,15 @@ CBQ_FN I i_ld_codes(const uint8_t *p, int bits) {
     __m256i fours = _mm256_shuffle_epi8(_mm256_set1_epi64x((long long)v), _mm256_setr_epi32(low, low, low, low, high, high, high, high));
     return _mm256_srlv_epi32(fours, i_four_shifts(bits));
 }
+#define CBQ_HAS_F16_CODES 1
+CBQ_FN F f_ld_codes_as_f16(const uint8_t *p, int exponent, int mantissa) {
+    __m128i h = _mm_slli_epi16(_mm_cvtepu8_epi16(_mm_loadl_epi64((const __m128i *)(const void *)p)), 15 - exponent - mantissa);
+    return _mm256_cvtph_ps(_mm_and_si128(_mm_srai_epi16(h, 5 - exponent), _mm_set1_epi16(cbq_f16_mask(exponent))));
+}
+CBQ_FN M m_u8_eq(const uint8_t *p, int mask, int value) {
+    __m128i masked = _mm_and_si128(_mm_loadl_epi64((const __m128i *)(const void *)p), _mm_set1_epi8((char)mask));
+    return _mm256_castsi256_ps(_mm256_cvtepi8_epi32(_mm_cmpeq_epi8(masked, _mm_set1_epi8((char)value))));
+}
 CBQ_FN void i_st_codes(uint8_t *to, I a, int bits) {
     __m256i v = _mm256_sllv_epi32(a, i_four_shifts(bits));
     v = _mm256_or_si256(v, _mm256_srli_epi64(v, 32));

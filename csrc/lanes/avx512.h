@@ -60,6 +60,15 @@ CBQ_FN I i_ld_codes(const uint8_t *p, int bits) {
     __m512i fours = _mm512_shuffle_epi8(_mm512_broadcast_i32x4(packed), _mm512_setr_epi32(a, a, a, a, b, b, b, b, c, c, c, c, d, d, d, d));
     return _mm512_srlv_epi32(fours, i_four_shifts(bits));
 }
+#define CBQ_HAS_F16_CODES 1
+CBQ_FN F f_ld_codes_as_f16(const uint8_t *p, int exponent, int mantissa) {
+    __m256i h = _mm256_slli_epi16(_mm256_cvtepu8_epi16(_mm_loadu_si128((const __m128i *)(const void *)p)), 15 - exponent - mantissa);
+    return _mm512_cvtph_ps(_mm256_and_si256(_mm256_srai_epi16(h, 5 - exponent), _mm256_set1_epi16(cbq_f16_mask(exponent))));
+}
+CBQ_FN M m_u8_eq(const uint8_t *p, int mask, int value) {
+    __m128i masked = _mm_and_si128(_mm_loadu_si128((const __m128i *)(const void *)p), _mm_set1_epi8((char)mask));
+    return _mm_cmpeq_epi8_mask(masked, _mm_set1_epi8((char)value));
+}
 CBQ_FN void i_st_codes(uint8_t *to, I a, int bits) {
     __m512i v = _mm512_sllv_epi32(a, i_four_shifts(bits));
     v = _mm512_or_si512(v, _mm512_srli_epi64(v, 32));

@@ -2,6 +2,9 @@
 #pragma once
 #include "../base.h"
 
+/* The bits of binary16 that a sign, so many bits of exponent and the mantissa fill. */
+CBQ_FN short cbq_f16_mask(int exponent) { return (short)(0x8000 | ((1 << (10 + exponent)) - 1)); }
+
 /* Mantissa bits of a float64 that float32 has no room for. Where any is set, adding them all carries into the bit above. */
 #define CBQ_BEYOND_F32 UINT64_C(0x1fffffff)
 

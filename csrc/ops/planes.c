@@ -12,8 +12,8 @@ const cbq_plane_format cbq_plane_formats[CBQ_N_PLANE_FORMATS] = {CBQ_PLANE_FORMA
 const int cbq_scale_bytes[CBQ_N_SCALE_TYPES] = {
     [CBQ_SCALE_F32] = 4, [CBQ_SCALE_F16] = 2, [CBQ_SCALE_BF16] = 2, [CBQ_SCALE_E8M0] = 1, [CBQ_SCALE_E4M3] = 1};
 
-/* UNIT: elements of one step of decoding, a multiple of every group and of whole bytes. SCALES: floats at a time. */
-enum { UNIT = 32, SCALES = 256, UNIT_BYTES = 4 * UNIT };
+/* Elements of one step of decoding: a multiple of every group, and whole bytes. */
+enum { UNIT = 32 };
 
 int cbq_find_plane_format(const char *name) {
     for (int i = 0; i < CBQ_N_PLANE_FORMATS; i++)
@@ -99,29 +99,33 @@ void cbq_load_scales(const cbq_planes *p, const cbq_level *level, int64_t first,
     quiet(to, n);
 }
 
-/* What becomes of a run; `at`: of its first element in the part of the row that was asked for. */
+/* The scales of an element and of those that follow in its row, or among flat blocks. */
+static void fill_cursor(const cbq_planes *p, const cbq_level *level, cbq_cursor *c, int64_t element) {
+    const int64_t columns = p->tile_columns, line = p->tile_rows ? p->k : p->rows * p->k;
+    const int64_t row = element / line, group = element % line / columns, left = pieces(line, columns) - group;
+    const int64_t n = left < CBQ_CURSOR_SCALES ? left : CBQ_CURSOR_SCALES, end = (group + n) * columns;
+    cbq_load_scales(p, level, (p->tile_rows ? cbq_plane_first_scale(p, row) : 0) + group, n, c->scales);
+    c->begin = row * line + group * columns;
+    c->end = row * line + (end < line ? end : line);
+}
+
+/* What becomes of a run; `at`: of its first element among those that were asked for. */
 typedef void run_fn(void *context, const cbq_plane_run *run, int64_t at);
 
-/* The runs of n elements of a row from `at` on: whole groups as far as they go, parts of one at the ends. */
-static void for_runs(const cbq_planes *p, const cbq_level *level, int64_t row, int64_t at, int64_t n, run_fn *fn, void *context) {
-    const int bits = cbq_plane_bits(p), flat = p->tile_rows == 0;
+/* The runs of n elements: whole groups as far as they go, parts of one at the ends. Offsets from the cursor are small: 32 bits
+   divide faster. */
+static void for_runs(const cbq_planes *p, const cbq_level *level, cbq_cursor *c, int64_t element, int64_t n, run_fn *fn, void *context) {
+    const int bits = cbq_plane_bits(p);
     const int64_t columns = p->tile_columns;
-    int64_t element = row * p->k + at, place = flat ? element : at; /* among the elements that tiles count */
-    const int64_t base = flat ? 0 : cbq_plane_first_scale(p, row);
-    float scales[SCALES];
-    for (int64_t done = 0, step; done < n; done += step, place += step, element += step) {
-        const int64_t inside = place % columns, left = n - done;
-        cbq_plane_run run = {.scales = scales, .global = p->global, .global_op = p->global_op, .codes = p->codes.data + element * bits / 8};
-        int64_t groups = 1;
-        if (inside || left < columns) {
-            step = columns - inside < left ? columns - inside : left;
-            run.group = step;
-        } else {
-            groups = left / columns < SCALES ? left / columns : SCALES;
-            step = groups * columns;
-            run.group = columns;
-        }
-        cbq_load_scales(p, level, base + place / columns, groups, scales);
+    for (int64_t done = 0, step; done < n; done += step, element += step) {
+        if (element < c->begin || element >= c->end) fill_cursor(p, level, c, element);
+        const int64_t left = n - done < c->end - element ? n - done : c->end - element, offset = element - c->begin;
+        const int is_small = (uint64_t)offset <= UINT32_MAX && (uint64_t)columns <= UINT32_MAX;
+        const int64_t group = is_small ? (uint32_t)offset / (uint32_t)columns : offset / columns, inside = offset - group * columns;
+        cbq_plane_run run = {.scales = c->scales + group, .global = p->global, .global_op = p->global_op,
+                             .codes = p->codes.data + element * bits / 8, .group = columns};
+        if (inside || left < columns) step = run.group = columns - inside < left ? columns - inside : left;
+        else step = is_small && left <= UINT32_MAX ? left - (uint32_t)left % (uint32_t)columns : left / columns * columns;
         run.n = step;
         fn(context, &run, done);
     }
@@ -132,6 +136,9 @@ typedef struct {
     uint8_t *y;
     int64_t size;
 } float_task;
+static float_task float_task_of(const cbq_planes *p, const cbq_level *level, int dtype, uint8_t *y) {
+    return (float_task){level->planes->to_float[p->format][p->packed][dtype], y, dtype == CBQ_F32 ? 4 : 2};
+}
 static void run_to_float(void *context, const cbq_plane_run *run, int64_t at) {
     const float_task *t = context;
     t->to_float(run, t->y + at * t->size);
@@ -147,14 +154,22 @@ static void second_of_byte(const cbq_planes *p, const cbq_level *level, int64_t 
     memcpy(t.y, both + t.size, (size_t)t.size);
 }
 
+static void elements_to_float(const cbq_planes *p, const cbq_level *level, cbq_cursor *c, int64_t element, int64_t n, int dtype, uint8_t *y) {
+    float_task t = float_task_of(p, level, dtype, y);
+    for_runs(p, level, c, element, n, run_to_float, &t);
+}
+
 void cbq_planes_to_float(const cbq_planes *p, const cbq_level *level, int64_t row, int64_t at, int64_t n, int dtype, uint8_t *y) {
-    float_task t = {level->planes->to_float[p->format][p->packed][dtype], y, dtype == CBQ_F32 ? 4 : 2};
-    if (n > 0 && (row * p->k + at) * cbq_plane_bits(p) % 8) { /* flat blocks of rows of an odd length */
-        second_of_byte(p, level, row * p->k + at, t);
+    float_task t = float_task_of(p, level, dtype, y);
+    cbq_cursor cursor;
+    cursor.begin = cursor.end = 0;
+    int64_t element = row * p->k + at;
+    if (n > 0 && element * cbq_plane_bits(p) % 8) { /* flat blocks of rows of an odd length */
+        second_of_byte(p, level, element, t);
         t.y += t.size;
-        at++, n--;
+        element++, n--;
     }
-    for_runs(p, level, row, at, n, run_to_float, &t);
+    for_runs(p, level, &cursor, element, n, run_to_float, &t);
 }
 
 typedef struct {
@@ -172,7 +187,9 @@ static void run_dot(void *context, const cbq_plane_run *run, int64_t at) {
 void cbq_planes_dot(const cbq_planes *p, const cbq_level *level, int64_t row, const float *x, int64_t stride, int m, float *y) {
     dot_task t = {level->planes->dot[p->format][p->packed], x, stride, m, y};
     for (int i = 0; i < m; i++) y[i] = 0;
-    for_runs(p, level, row, 0, p->k, run_dot, &t);
+    cbq_cursor cursor;
+    cursor.begin = cursor.end = 0;
+    for_runs(p, level, &cursor, row * p->k, p->k, run_dot, &t);
 }
 
 typedef struct {
@@ -185,20 +202,17 @@ static void run_to_bytes(void *context, const cbq_plane_run *run, int64_t at) {
 }
 void cbq_planes_to_bytes(const cbq_planes *p, const cbq_level *level, int64_t row, int64_t at, int64_t n, uint8_t *blocks) {
     bytes_task t = {level->planes->to_bytes[p->format], blocks};
-    for_runs(p, level, row, at, n, run_to_bytes, &t);
+    cbq_cursor cursor;
+    cursor.begin = cursor.end = 0;
+    for_runs(p, level, &cursor, row * p->k + at, n, run_to_bytes, &t);
 }
 
 /* ---- whole arrays ---- */
 
-/* Elements from number `first` on, over the ends of rows. */
-static void decode_elements(const cbq_dequant_planes_args *a, int64_t first, int64_t n, uint8_t *y) {
-    const int64_t k = a->planes.k, size = a->dtype == CBQ_F32 ? 4 : 2;
-    for (int64_t row = first / k, at = first % k, step; n > 0; n -= step, y += step * size, row++, at = 0) {
-        step = k - at < n ? k - at : n;
-        cbq_planes_to_float(&a->planes, a->level, row, at, step, a->dtype, y);
-    }
+static void decode_units(const void *context, cbq_cursor *cursor, int64_t first, int64_t n, uint8_t *y) {
+    const cbq_dequant_planes_args *a = context;
+    elements_to_float(&a->planes, a->level, cursor, first * UNIT, n * UNIT, a->dtype, y);
 }
-static void decode_units(const void *context, int64_t begin, int64_t n, uint8_t *y) { decode_elements(context, begin * UNIT, n * UNIT, y); }
 
 cbq_code cbq_dequant_planes(const cbq_dequant_planes_args *a, cbq_status *st) {
     const cbq_planes *p = &a->planes;
@@ -212,6 +226,8 @@ cbq_code cbq_dequant_planes(const cbq_dequant_planes_args *a, cbq_status *st) {
                          .block_bytes = UNIT * cbq_plane_bits(p) / 8, .out_bytes = UNIT * size};
     const int threads = n < CBQ_DEQUANT_MIN_PARALLEL ? 1 : cbq_resolve_threads(a->threads);
     cbq_write_floats(&job, units, UNIT, threads, a->stream);
-    decode_elements(a, units * UNIT, n - units * UNIT, a->out.data + units * UNIT * size);
+    cbq_cursor cursor;
+    cursor.begin = cursor.end = 0;
+    elements_to_float(p, a->level, &cursor, units * UNIT, n - units * UNIT, a->dtype, a->out.data + units * UNIT * size);
     return CBQ_OK;
 }

@@ -2,10 +2,17 @@
 #pragma once
 #include "../kernels/kernels.h"
 
+/* Scales at hand from one call to the next: those of elements begin .. end - 1. */
+enum { CBQ_CURSOR_SCALES = 256 };
+typedef struct {
+    int64_t begin, end;
+    float scales[CBQ_CURSOR_SCALES];
+} cbq_cursor;
+
 typedef struct {
     cbq_to_float_fn *decode;
-    /* Instead of it, where blocks are not all of it: n blocks from number `begin` on. */
-    void (*decode_at)(const void *context, int64_t begin, int64_t n, uint8_t *y);
+    /* Instead of it, where blocks are not all of it: n blocks from number `first` on. The cursor begins with nothing at hand. */
+    void (*decode_at)(const void *context, cbq_cursor *cursor, int64_t first, int64_t n, uint8_t *y);
     const void *context;
     const cbq_kernels *kernels; /* of the level in use: how it stores past the cache */
     const uint8_t *blocks;

@@ -12,9 +12,8 @@ enum { VECTORS = CBQ_W / CBQ_LANES };
 typedef void plane_put_fn(void *context, int64_t at, const F v[VECTORS], int n);
 
 CBQ_FN F plane_code_value(const uint8_t *codes, plane_kind k, T book) {
-    I code = i_ld_codes(codes, k.bits);
-    if (k.bits != 4) return code_value(code, k.code);
-    F v = t_pick16(book, code);
+    if (k.bits != 4) return ld_code_values(codes, k.bits, k.code);
+    F v = t_pick16(book, i_ld_codes(codes, 4));
     return k.order == CBQ_HIGH ? f_swap_pairs(v) : v;
 }
 
