@@ -92,7 +92,7 @@ static PyObject *matmul_planes(PyObject *module, PyObject *args, PyObject *kwarg
     const char *dtype, *out_dtype, *precision = "f32", *isa = NULL;
     long long m;
     cbq_planes planes;
-    cbq_matmul_args a = {.format = CBQ_PLANE_BYTES, .planes = &planes};
+    cbq_matmul_args a = {.planes = &planes};
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OsOOsL|s" "iz", names, &x, &dtype, &tuple, &out, &out_dtype, &m, &precision, &a.threads, &isa))
         return NULL;
     if (get_planes_to_read(tuple, &planes)) return NULL;

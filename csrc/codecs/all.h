@@ -13,8 +13,7 @@ enum { VECTORS = CBQ_W / CBQ_LANES, PIECE = 32 }; /* what f_store takes; values 
 
 CBQ_FN void word_of_codes(const uint8_t *codes, uint8_t *y, cbq_code_kind k, int bits, int dtype) {
     F v[VECTORS];
-    CBQ_UNROLL_ALL
-    for (int i = 0; i < VECTORS; i++) v[i] = ld_code_values(codes + i * CBQ_LANES * bits / 8, bits, k);
+    ld_code_values(codes, bits, k, v);
     f_store(y, v, dtype == CBQ_BF16 ? CBQ_BF16_QUIET : dtype);
 }
 /* The last codes go through memory of their own, so that nothing beyond the arrays is touched. */

@@ -50,19 +50,25 @@ CBQ_FN F code_value(I code, cbq_code_kind k) {
     return k.top == CBQ_TOP_SCALE ? scale_code_value(code) : float_code_value(code, k);
 }
 
-/* A code of one byte in binary16's place: its exponent is 15 less a bias there, but that of e5m2fnuz would be infinity's. */
+/* Codes in bytes may go by binary16, but those of e5m2fnuz: its largest exponent would be infinity's. */
 CBQ_FN int cbq_fits_f16(cbq_code_kind k) { return k.top < CBQ_TOP_FIXED && (k.exponent < 5 || k.top == CBQ_TOP_IEEE); }
 CBQ_FN F float_code_by_f16(const uint8_t *p, cbq_code_kind k) {
     F v = f_ld_codes_as_f16(p, k.exponent, k.mantissa);
-    if (k.bias != 15) v = f_mul(v, f_set1((float)(1 << (15 - k.bias))));
-    if (k.top != CBQ_TOP_ONES && k.top != CBQ_TOP_FNUZ) return v;
+    return k.bias == 15 ? v : f_mul(v, f_set1((float)(1 << (15 - k.bias))));
+}
+/* A NaN that binary16 does not have as such. Few words have one, and are decoded the other way. */
+CBQ_FN int has_nan_of_its_own(const uint8_t *p, cbq_code_kind k) {
     const int sign = cbq_code_sign(k);
-    M is_nan = k.top == CBQ_TOP_ONES ? m_u8_eq(p, sign - 1, sign - 1) : m_u8_eq(p, 2 * sign - 1, sign);
-    return f_of_bits(i_or(i_of_bits(v), i_where(is_nan, i_set1(CBQ_QUIET_NAN)))); /* its sign is kept */
+    if (k.top == CBQ_TOP_ONES) return u8_has(p, sign - 1, sign - 1);
+    return k.top == CBQ_TOP_FNUZ && u8_has(p, 2 * sign - 1, sign);
 }
 
-/* The values of CBQ_LANES codes, one after the other from the lowest bit of a byte. */
-CBQ_FN F ld_code_values(const uint8_t *p, int bits, cbq_code_kind k) {
-    if (CBQ_HAS_F16_CODES && bits == 8 && cbq_fits_f16(k)) return float_code_by_f16(p, k);
-    return code_value(i_ld_codes(p, bits), k);
+/* The values of CBQ_W codes, one after the other from the lowest bit of a byte. */
+CBQ_FN void ld_code_values(const uint8_t *p, int bits, cbq_code_kind k, F v[CBQ_W / CBQ_LANES]) {
+    const int by_f16 = CBQ_HAS_F16_CODES && bits == 8 && cbq_fits_f16(k) && !has_nan_of_its_own(p, k);
+    CBQ_UNROLL_ALL
+    for (int i = 0; i < CBQ_W / CBQ_LANES; i++) {
+        const uint8_t *at = p + i * CBQ_LANES * bits / 8;
+        v[i] = by_f16 ? float_code_by_f16(at, k) : code_value(i_ld_codes(at, bits), k);
+    }
 }

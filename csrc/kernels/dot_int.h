@@ -103,5 +103,6 @@ CBQ_FN void row_dots_int(const uint8_t *const *rows, int64_t n, uintptr_t next, 
         else row_dots_int(rows, n, next, a, y, f##_decoder, 3); \
     }
 CBQ_FORMATS(CBQ_INT_DOT_KERNEL, CBQ_NOTHING)
-CBQ_INT_DOT_KERNEL(plane_bytes)
+CBQ_INT_DOT_KERNEL(plane_bytes16)
+CBQ_INT_DOT_KERNEL(plane_bytes32)
 #define CBQ_INT_DOT_ROW(f, ...) f##_dot_q8,

@@ -94,4 +94,4 @@ static void product_q8(const cbq_int_args *a) {
 }
 static void product_q16(const cbq_int_args *a) { int_kinds(a, 256, 8, 2, quads_q16); }
 
-#define CBQ_INT_TABLE {.dot_q8 = {CBQ_FORMATS(CBQ_INT_DOT_ROW, CBQ_NO_ROW)[CBQ_PLANE_BYTES] = plane_bytes_dot_q8}, .dot_rows = CBQ_DOT_ROWS, .q8 = product_q8, .q16 = product_q16, .wide_is_signed = CBQ_WIDE_IS_SIGNED}
+#define CBQ_INT_TABLE {.dot_q8 = {CBQ_FORMATS(CBQ_INT_DOT_ROW, CBQ_NO_ROW)[CBQ_PLANE_BYTES16] = plane_bytes16_dot_q8, plane_bytes32_dot_q8}, .dot_rows = CBQ_DOT_ROWS, .q8 = product_q8, .q16 = product_q16, .wide_is_signed = CBQ_WIDE_IS_SIGNED}

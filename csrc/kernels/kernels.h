@@ -4,7 +4,9 @@
 
 #define CBQ_NO_ROW(...) 0, /* in a table, of formats that have no such function */
 #define CBQ_MAX_FORMATS 64 /* room in the table: one initializer too many does not compile */
-#define CBQ_PLANE_BYTES (CBQ_MAX_FORMATS - 1) /* there: the blocks of bytes_block.h, which are no format */
+/* There are the blocks of bytes_block.h, which are no formats. */
+#define CBQ_PLANE_BYTES16 (CBQ_MAX_FORMATS - 2)
+#define CBQ_PLANE_BYTES32 (CBQ_MAX_FORMATS - 1)
 #define CBQ_DOT_Q8_M 3     /* the same in 8-bit integers */
 #define CBQ_MAX_DOT_ROWS 4 /* rows of weights that such a pass takes at a time, at most */
 #define CBQ_DOT_M 4        /* vectors that one pass over the weights multiplies with at most */

@@ -56,5 +56,6 @@ CBQ_FN void blocks_to_panel(const uint8_t *const *rows, int64_t n, const cbq_pan
 #define CBQ_PANEL_KERNEL(f, ...) \
     static void f##_to_panel(const uint8_t *const *rows, int64_t n, const cbq_panel *panel) { blocks_to_panel(rows, n, panel, f##_decoder); }
 CBQ_FORMATS(CBQ_PANEL_KERNEL, CBQ_NOTHING)
-CBQ_PANEL_KERNEL(plane_bytes)
+CBQ_PANEL_KERNEL(plane_bytes16)
+CBQ_PANEL_KERNEL(plane_bytes32)
 #define CBQ_PANEL_ROW(f, ...) f##_to_panel,

@@ -62,12 +62,15 @@ CBQ_FN I i_ld_codes(const uint8_t *p, int bits) {
 }
 #define CBQ_HAS_F16_CODES 1
 CBQ_FN F f_ld_codes_as_f16(const uint8_t *p, int exponent, int mantissa) {
-    __m256i h = _mm256_slli_epi16(_mm256_cvtepu8_epi16(_mm_loadu_si128((const __m128i *)(const void *)p)), 15 - exponent - mantissa);
-    return _mm512_cvtph_ps(_mm256_and_si256(_mm256_srai_epi16(h, 5 - exponent), _mm256_set1_epi16(cbq_f16_mask(exponent))));
+    __m128i codes = _mm_loadu_si128((const __m128i *)(const void *)p);
+    __m256i h; /* the sign in front, then copies of it, which the mask takes away */
+    if (exponent + mantissa == 7) h = _mm256_slli_epi16(_mm256_cvtepi8_epi16(codes), 10 - mantissa);
+    else h = _mm256_srai_epi16(_mm256_slli_epi16(_mm256_cvtepu8_epi16(codes), 15 - exponent - mantissa), 5 - exponent);
+    return _mm512_cvtph_ps(_mm256_and_si256(h, _mm256_set1_epi16(cbq_f16_mask(exponent))));
 }
-CBQ_FN M m_u8_eq(const uint8_t *p, int mask, int value) {
-    __m128i masked = _mm_and_si128(_mm_loadu_si128((const __m128i *)(const void *)p), _mm_set1_epi8((char)mask));
-    return _mm_cmpeq_epi8_mask(masked, _mm_set1_epi8((char)value));
+CBQ_FN int u8_has(const uint8_t *p, int mask, int value) {
+    __m256i masked = _mm256_and_si256(_mm256_loadu_si256((const __m256i *)(const void *)p), _mm256_set1_epi8((char)mask));
+    return _mm256_cmpeq_epi8_mask(masked, _mm256_set1_epi8((char)value)) != 0;
 }
 CBQ_FN void i_st_codes(uint8_t *to, I a, int bits) {
     __m512i v = _mm512_sllv_epi32(a, i_four_shifts(bits));

@@ -9,7 +9,7 @@ enum { CBQ_OF_32 = 32 / CBQ_LANES }; /* vectors that 32 elements fill */
 #if !defined(CBQ_HAS_F16_CODES)
 #define CBQ_HAS_F16_CODES 0
 CBQ_FN F f_ld_codes_as_f16(const uint8_t *p, int exponent, int mantissa) { (void)p, (void)exponent, (void)mantissa; return f_zero(); }
-CBQ_FN M m_u8_eq(const uint8_t *p, int mask, int value) { (void)p, (void)mask, (void)value; return m_of_bits(0); }
+CBQ_FN int u8_has(const uint8_t *p, int mask, int value) { (void)p, (void)mask, (void)value; return 1; }
 #endif
 CBQ_FN int m_any(M m) { return m_bits(m) != 0; }
 

@@ -12,8 +12,9 @@ int cbq_matmul_is_large(int64_t m, int64_t n, int64_t k) {
     return work >= 1 << 20;
 }
 
-const cbq_format cbq_plane_bytes_format = {.name = "planes as bytes", .elements = 32, .bytes = CBQ_PLANE_BYTES_BLOCK, .group = 16,
-                                           .kind = CBQ_KIND_SIGNED, .bias = CBQ_BIAS(8), .bits = 8};
+#define PLANE_BYTES(group_elements, size) \
+    {.name = "planes as bytes", .elements = 32, .bytes = size, .group = group_elements, .kind = CBQ_KIND_SIGNED, .bias = CBQ_BIAS(8), .bits = 8}
+const cbq_format cbq_plane_bytes16 = PLANE_BYTES(16, 40), cbq_plane_bytes32 = PLANE_BYTES(32, 36);
 
 const int cbq_one_pass_rows[4] = {
     [CBQ_PRECISION_F32] = CBQ_DOT_M, [CBQ_PRECISION_BF16] = 0, [CBQ_PRECISION_Q8] = CBQ_DOT_Q8_M, [CBQ_PRECISION_Q16] = 0};
@@ -37,9 +38,9 @@ static cbq_code check_planes(const cbq_matmul_args *a, cbq_status *st) {
         return cbq_fail(st, CBQ_BAD_VALUE, "out: expected memory of its own, it overlaps w");
     if (a->precision < CBQ_PRECISION_Q8) return CBQ_OK;
     if (!f->multiple) return cbq_fail(st, CBQ_BAD_VALUE, "precision: codes of %s are no integers, it knows f32 and bf16 only", f->name);
-    if (a->k % cbq_plane_bytes_format.elements)
+    if (a->k % cbq_plane_bytes16.elements)
         return cbq_fail(st, CBQ_BAD_VALUE, "precision: q8 and q16 want rows of a multiple of %d elements, got %lld; f32 and bf16 take any",
-                        cbq_plane_bytes_format.elements, (long long)a->k);
+                        cbq_plane_bytes16.elements, (long long)a->k);
     return CBQ_OK;
 }
 

@@ -5,7 +5,7 @@
 typedef enum { CBQ_PRECISION_F32, CBQ_PRECISION_BF16, CBQ_PRECISION_Q8, CBQ_PRECISION_Q16 } cbq_precision;
 
 typedef struct cbq_matmul_args {
-    int format;       /* of w: index in cbq_formats; CBQ_PLANE_BYTES where there are planes */
+    int format;       /* of w: index in cbq_formats */
     int precision;
     int dtype, out_dtype; /* of x and of y: CBQ_F32, CBQ_F16, CBQ_BF16 */
     int threads;      /* 1 and up, or 0 for the default */

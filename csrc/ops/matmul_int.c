@@ -10,7 +10,7 @@
    a panel's rows are decoded at a time: up to 16 KiB of codes and 4 of scales, for the first-level cache. Planes become blocks
    first, in pieces of DOT_K elements where there is one pass. */
 enum { PANEL_K = 512, DOT_K = 2048, PIECE_ROWS = 64, MAX_PANEL_ROWS = 32, MIN_STEP = 16, X_PIECE = 1 << 16, PAD = 64,
-       PLANES_BYTES = PANEL_K / 32 * CBQ_PLANE_BYTES_BLOCK };
+       PLANES_BYTES = PANEL_K / 32 * CBQ_MAX_PLANE_BYTES };
 
 /* x as integers, in one allocation: rows of q, scales, and for each step the sum of q and the start of a dot product. */
 typedef struct {
@@ -26,7 +26,7 @@ typedef struct {
     const cbq_kernels *kernels;
     cbq_scratch *scratch;
     int_x x;
-    int step, x_block, bias, x_bytes, plain_x, plain_f32;
+    int place, step, x_block, bias, x_bytes, plain_x, plain_f32; /* place: of its blocks in tables of kernels */
     int64_t row_bytes, y_stride; /* row_bytes: in memory, rounded down */
     int one_pass;
     atomic_int not_finite;
@@ -89,7 +89,7 @@ static void dot_some_rows(const task *t, int64_t j, int64_t n, float *y) {
     const int rows = a->level->ints->dot_rows;
     const int64_t step = a->planes ? DOT_K : a->k;
     const int64_t ahead = rows * t->row_bytes > CBQ_AHEAD ? rows * t->row_bytes : CBQ_AHEAD;
-    uint8_t blocks[CBQ_MAX_DOT_ROWS][DOT_K / 32 * CBQ_PLANE_BYTES_BLOCK];
+    uint8_t blocks[CBQ_MAX_DOT_ROWS][DOT_K / 32 * CBQ_MAX_PLANE_BYTES];
     float part[CBQ_DOT_Q8_M * CBQ_MAX_DOT_ROWS];
     memset(y, 0, sizeof *y * (size_t)(a->m * rows));
     for (int64_t k0 = 0; k0 < a->k; k0 += step) {
@@ -100,7 +100,7 @@ static void dot_some_rows(const task *t, int64_t j, int64_t n, float *y) {
         const cbq_int_dot_args x = {.x = (const int8_t *)t->x.q + k0, .quad_starts = t->x.starts + k0 / 4, .scaled_sums = t->x.sums + k0 / t->step,
                                     .scales = t->x.scales + k0 / t->x_block, .x_stride = t->x.stride, .quad_stride = t->x.n_starts,
                                     .step_stride = t->x.n_steps, .scale_stride = t->x.n_scales, .m = (int)a->m};
-        a->level->ints->dot_q8[a->format](row, k / t->f->elements, cbq_weight_address(a, j, k0) + (uintptr_t)ahead, &x, part);
+        a->level->ints->dot_q8[t->place](row, k / t->f->elements, cbq_weight_address(a, j, k0) + (uintptr_t)ahead, &x, part);
         for (int64_t i = 0; i < a->m * rows; i++) y[i] += part[i];
     }
 }
@@ -132,7 +132,7 @@ static void multiply_panel(const task *t, int64_t j, int64_t rows, cbq_panel pan
         /* Lanes past the last row of w repeat it; nobody reads what becomes of them. */
         for (int lane = 0; lane < t->kernels->panel_rows; lane++)
             row[lane] = lane < rows ? cbq_weight_blocks(a, j + lane, k0, n, blocks + lane * PLANES_BYTES) : row[rows - 1];
-        t->kernels->to_panel[a->format](row, n / t->f->elements, &panel);
+        t->kernels->to_panel[t->place](row, n / t->f->elements, &panel);
         panel.next += (uintptr_t)(n / t->f->elements * t->f->bytes * t->kernels->panel_rows);
         const int_x *x = &t->x;
         cbq_int_args args = {.panel = panel, .x = x->q + k0 * t->x_bytes, .starts = x->starts + k0 / t->step, .sums = x->sums + k0 / t->step,
@@ -186,7 +186,7 @@ static cbq_code run(task *t, int threads, cbq_status *st) {
 cbq_code cbq_matmul_int(const cbq_matmul_args *a, int threads, cbq_status *st) {
     const cbq_format *f = cbq_int_format(a);
     cbq_scratch scratch = {.memory = NULL};
-    task t = {.a = a, .f = f, .kernels = a->level->kernels, .scratch = &scratch, .step = cbq_step(f->group),
+    task t = {.a = a, .f = f, .kernels = a->level->kernels, .scratch = &scratch, .place = cbq_int_place(a), .step = cbq_step(f->group),
               .x_block = a->precision == CBQ_PRECISION_Q16 ? 256 : cbq_x_block(f->elements),
               .bias = a->precision == CBQ_PRECISION_Q8 && f->bits == 8 && a->level->ints->wide_is_signed ? 0 : f->bias,
               .x_bytes = a->precision == CBQ_PRECISION_Q8 ? 1 : 2, .plain_x = cbq_plain_format(a->dtype), .plain_f32 = cbq_plain_format(CBQ_F32),

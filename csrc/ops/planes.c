@@ -195,13 +195,14 @@ void cbq_planes_dot(const cbq_planes *p, const cbq_level *level, int64_t row, co
 typedef struct {
     cbq_plane_to_bytes_fn *to_bytes;
     uint8_t *blocks;
+    int block_bytes;
 } bytes_task;
 static void run_to_bytes(void *context, const cbq_plane_run *run, int64_t at) {
     const bytes_task *t = context;
-    t->to_bytes(run, t->blocks + at / UNIT * CBQ_PLANE_BYTES_BLOCK);
+    t->to_bytes(run, t->blocks + at / UNIT * t->block_bytes);
 }
-void cbq_planes_to_bytes(const cbq_planes *p, const cbq_level *level, int64_t row, int64_t at, int64_t n, uint8_t *blocks) {
-    bytes_task t = {level->planes->to_bytes[p->format], blocks};
+void cbq_planes_to_bytes(const cbq_planes *p, const cbq_level *level, int64_t row, int64_t at, int64_t n, uint8_t *blocks, int block_bytes) {
+    bytes_task t = {level->planes->to_bytes[p->format], blocks, block_bytes};
     cbq_cursor cursor;
     cursor.begin = cursor.end = 0;
     for_runs(p, level, &cursor, row * p->k + at, n, run_to_bytes, &t);

@@ -44,7 +44,7 @@ void cbq_planes_to_float(const cbq_planes *p, const cbq_level *level, int64_t ro
 /* A row times m vectors, as cbq_dot_f32_fn. */
 void cbq_planes_dot(const cbq_planes *p, const cbq_level *level, int64_t row, const float *x, int64_t stride, int m, float *y);
 /* The same elements, multiples of 32, as blocks of kernels/bytes_block.h. */
-void cbq_planes_to_bytes(const cbq_planes *p, const cbq_level *level, int64_t row, int64_t at, int64_t n, uint8_t *blocks);
+void cbq_planes_to_bytes(const cbq_planes *p, const cbq_level *level, int64_t row, int64_t at, int64_t n, uint8_t *blocks, int block_bytes);
 
 typedef struct {
     cbq_planes planes;

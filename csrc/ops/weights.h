@@ -2,16 +2,24 @@
 #pragma once
 #include "matmul.h"
 
-/* Planes as products of integers see them: at CBQ_PLANE_BYTES in tables of kernels. */
-extern const cbq_format cbq_plane_bytes_format;
+enum { CBQ_MAX_PLANE_BYTES = 40 }; /* the larger of the blocks that planes become */
 
-/* The format of the blocks that products of integers see. */
-static inline const cbq_format *cbq_int_format(const cbq_matmul_args *a) { return a->planes ? &cbq_plane_bytes_format : &cbq_formats[a->format]; }
+/* The blocks that products of integers see: what they are, and their place in tables of kernels. */
+extern const cbq_format cbq_plane_bytes16, cbq_plane_bytes32;
+static inline int cbq_has_groups_of_16(const cbq_matmul_args *a) { return cbq_plane_formats[a->planes->format].group == 16; }
+static inline const cbq_format *cbq_int_format(const cbq_matmul_args *a) {
+    if (!a->planes) return &cbq_formats[a->format];
+    return cbq_has_groups_of_16(a) ? &cbq_plane_bytes16 : &cbq_plane_bytes32;
+}
+static inline int cbq_int_place(const cbq_matmul_args *a) {
+    if (!a->planes) return a->format;
+    return cbq_has_groups_of_16(a) ? CBQ_PLANE_BYTES16 : CBQ_PLANE_BYTES32;
+}
 
 /* Elements at .. at + n - 1 of a row as blocks of that format: where they are, or made at `to`, which has room for them. */
 static inline const uint8_t *cbq_weight_blocks(const cbq_matmul_args *a, int64_t row, int64_t at, int64_t n, uint8_t *to) {
     if (!a->planes) return a->w.data + (row * a->k + at) / cbq_formats[a->format].elements * cbq_formats[a->format].bytes;
-    cbq_planes_to_bytes(a->planes, a->level, row, at, n, to);
+    cbq_planes_to_bytes(a->planes, a->level, row, at, n, to, cbq_int_format(a)->bytes);
     return to;
 }
 

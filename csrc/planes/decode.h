@@ -11,18 +11,24 @@ enum { VECTORS = CBQ_W / CBQ_LANES };
 /* n values from number `at` of the run on; n is CBQ_W but at the end of a run or a group, where the others are of no meaning. */
 typedef void plane_put_fn(void *context, int64_t at, const F v[VECTORS], int n);
 
-CBQ_FN F plane_code_value(const uint8_t *codes, plane_kind k, T book) {
-    if (k.bits != 4) return ld_code_values(codes, k.bits, k.code);
-    F v = t_pick16(book, i_ld_codes(codes, 4));
-    return k.order == CBQ_HIGH ? f_swap_pairs(v) : v;
+CBQ_FN void plane_code_values(const uint8_t *codes, plane_kind k, T book, F v[VECTORS]) {
+    if (k.bits != 4) {
+        ld_code_values(codes, k.bits, k.code, v);
+        return;
+    }
+    CBQ_UNROLL_ALL
+    for (int i = 0; i < VECTORS; i++) {
+        v[i] = t_pick16(book, i_ld_codes(codes + i * CBQ_LANES / 2, 4));
+        if (k.order == CBQ_HIGH) v[i] = f_swap_pairs(v[i]);
+    }
 }
 
 /* A word's worth of values. `scales` begin with that of its first code. */
 CBQ_FN void plane_word(const uint8_t *codes, const float *scales, plane_kind k, T book, F global, int op, F v[VECTORS]) {
+    plane_code_values(codes, k, book, v);
     CBQ_UNROLL_ALL
     for (int i = 0; i < VECTORS; i++) {
-        F scale = f_set1(scales[k.group ? i * CBQ_LANES / k.group : 0]);
-        v[i] = f_mul(plane_code_value(codes + i * CBQ_LANES * k.bits / 8, k, book), scale);
+        v[i] = f_mul(v[i], f_set1(scales[k.group ? i * CBQ_LANES / k.group : 0]));
         if (op == CBQ_GLOBAL_MULTIPLY) v[i] = f_mul(v[i], global);
         if (op == CBQ_GLOBAL_DIVIDE) v[i] = f_div(v[i], global);
     }
@@ -57,7 +63,15 @@ CBQ_FN void plane_values_op(const cbq_plane_run *r, plane_kind k, int op, plane_
     for (int64_t at = 0; at < r->n; at += r->group, scale++)
         plane_part(r, scale, at, r->n - at < r->group ? r->n - at : r->group, k, book, op, put, context);
 }
+/* Groups of the usual sizes are known to the compiler. */
 CBQ_FN void plane_values(const cbq_plane_run *r, plane_kind k, plane_put_fn *put, void *context) {
+    const int usual = k.by_value ? 64 : 128;
+    if (k.group == 0 && r->group == usual && r->n % usual == 0) {
+        plane_kind known = k;
+        known.group = usual;
+        plane_values_op(r, known, CBQ_GLOBAL_NONE, put, context);
+        return;
+    }
     if (k.finish == CBQ_SCALED || r->global_op == CBQ_GLOBAL_NONE) plane_values_op(r, k, CBQ_GLOBAL_NONE, put, context);
     else if (r->global_op == CBQ_GLOBAL_MULTIPLY) plane_values_op(r, k, CBQ_GLOBAL_MULTIPLY, put, context);
     else plane_values_op(r, k, CBQ_GLOBAL_DIVIDE, put, context);
@@ -142,21 +156,26 @@ CBQ_FN void plane_dot(const cbq_plane_run *r, const float *x, int64_t stride, in
 
 /* ---- bytes ---- */
 
-/* Codes are whole numbers once they are times `multiple`, exactly. The tensor's scale goes into the group's. */
+/* The scales of 32 codes, as the block has them. The tensor's scale goes into them. */
+CBQ_FN void plane_bytes_scales(const cbq_plane_run *r, int64_t at, plane_kind k, uint8_t *to) {
+    for (int g = 0; g < 32 / k.group; g++) {
+        float scale = r->scales[at / k.group + g] / (float)k.multiple;
+        if (r->global_op == CBQ_GLOBAL_MULTIPLY) scale *= r->global;
+        if (r->global_op == CBQ_GLOBAL_DIVIDE) scale /= r->global;
+        memcpy(to + 4 * g, &scale, 4);
+    }
+}
+/* Codes of 4 bits are looked up, those of 8 are their own values. */
 CBQ_FN void plane_to_bytes(const cbq_plane_run *r, uint8_t *blocks, plane_kind k) {
-    const T book = t_load16(k.bits == 4 ? k.book : cbq_e2m1_values);
+    const int header = 32 / k.group * 4;
+    uint8_t values[16];
+    for (int i = 0; i < 16; i++) values[i] = (uint8_t)(int)(k.book[i] * (float)k.multiple);
     const uint8_t *codes = r->codes;
-    for (int64_t at = 0; at < r->n; at += 32, codes += 32 * k.bits / 8, blocks += CBQ_PLANE_BYTES_BLOCK) {
-        for (int g = 0; g < 2; g++) {
-            float scale = r->scales[(at + 16 * g) / k.group] / (float)k.multiple;
-            if (r->global_op == CBQ_GLOBAL_MULTIPLY) scale *= r->global;
-            if (r->global_op == CBQ_GLOBAL_DIVIDE) scale /= r->global;
-            memcpy(blocks + 4 * g, &scale, 4);
+    for (int64_t at = 0; at < r->n; at += 32, codes += 32 * k.bits / 8, blocks += header + 32) {
+        plane_bytes_scales(r, at, k, blocks);
+        for (int o = 0; o < 32; o += CBQ_W) {
+            W bytes = k.bits == 4 ? w_lookup(w_pairs(codes + o / 2), values) : w_ld(codes, (uint32_t)o, 1);
+            w_store(bytes, blocks + header + o);
         }
-        I bytes[CBQ_OF_32];
-        CBQ_UNROLL_ALL
-        for (int i = 0; i < CBQ_OF_32; i++)
-            bytes[i] = f_to_i(f_mul(plane_code_value(codes + i * CBQ_LANES * k.bits / 8, k, book), f_set1((float)k.multiple)));
-        i_st_32_u8(blocks + 8, bytes);
     }
 }

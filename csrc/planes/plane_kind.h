@@ -11,5 +11,3 @@ typedef struct {
     const uint8_t *by_value; /* its codes by rising value: for encoding, of a book alone */
     int bits, order, group, finish, multiple;
 } plane_kind;
-
-CBQ_STATIC_ASSERT(sizeof(cbq_plane_bytes_block) == CBQ_PLANE_BYTES_BLOCK, "the block is as its users have it");

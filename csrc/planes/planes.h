@@ -48,7 +48,7 @@ typedef struct {
 typedef void cbq_plane_to_float_fn(const cbq_plane_run *run, uint8_t *y);
 /* y[i] += the run times the vector x + i * stride, for i = 0 .. m - 1, 1 <= m <= CBQ_DOT_M */
 typedef void cbq_plane_dot_fn(const cbq_plane_run *run, const float *x, int64_t stride, int m, float *y);
-/* n / 32 blocks of kernels/bytes_block.h: codes times `multiple`, scales divided by it */
+/* n / 32 blocks of kernels/bytes_block.h, with as many scales as they have groups: codes times `multiple`, scales divided by it */
 typedef void cbq_plane_to_bytes_fn(const cbq_plane_run *run, uint8_t *blocks);
 /* n numbers to codes of x / scale, to nearest; what is beyond the largest code becomes that. Under the scale 0 they are zeros. */
 typedef void cbq_plane_encode_fn(const float *x, int64_t n, float scale, uint8_t *codes);
@@ -61,8 +61,6 @@ typedef struct {
     cbq_plane_encode_fn *encode[CBQ_N_PLANE_FORMATS][2];
     float (*largest)(const float *x, int64_t n);                /* magnitude of n finite numbers */
 } cbq_plane_kernels;
-
-enum { CBQ_PLANE_BYTES_BLOCK = 40 };
 
 #if defined(__GNUC__)
 #pragma GCC visibility push(hidden)

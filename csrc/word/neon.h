@@ -26,6 +26,11 @@ CBQ_FN W w_nib8(const uint8_t *p, uint32_t o, int align) {
     (void)align;
     return w_from_u8(vcombine_u8(vand_u8(q, vdup_n_u8(15)), vshr_n_u8(q, 4)));
 }
+/* Each byte to two: shifted by a nibble, the high one is in the second. */
+CBQ_FN W w_pairs(const uint8_t *p) {
+    uint16x8_t wide = vmovl_u8(vld1_u8(p));
+    return w_from_u8(vreinterpretq_u8_u16(vorrq_u16(wide, vshlq_n_u16(wide, 4)))) & CBQ_B(15);
+}
 /* Shifts are of dwords: what crosses from a neighbour is masked off, because the field stays inside its byte. */
 CBQ_FN W w_bits(W a, uint32_t pos, int n, uint32_t to) {
     return (pos >= to ? a >> (pos - to) : a << (to - pos)) & CBQ_B(((1u << n) - 1) << to);

@@ -19,6 +19,7 @@ CBQ_FN W w_nib16(const uint8_t *p, uint32_t o, int align) {
 CBQ_FN W w_nib8(const uint8_t *p, uint32_t o, int align) {
     return cbq_u32(p + (o >> 4) * 8 + (o & 4), align) >> (o & 8 ? 4 : 0) & CBQ_B(15);
 }
+CBQ_FN W w_pairs(const uint8_t *p) { return cbq_spread_nibbles(cbq_u16(p, 1)); }
 CBQ_FN W w_bits(W a, uint32_t pos, int n, uint32_t to) { return (a >> pos & CBQ_B((1u << n) - 1)) << to; }
 
 /* Four bits of a mask, one to a byte: the product puts bit i at bit 8i. */

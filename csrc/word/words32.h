@@ -23,6 +23,11 @@ CBQ_FN W w_nib8(const uint8_t *p, uint32_t o, int align) {
     (void)o; (void)align;
     return (W)_mm256_and_si256(_mm256_srlv_epi64(twice, _mm256_setr_epi64x(0, 4, 0, 4)), _mm256_set1_epi8(15));
 }
+/* Each byte to two: shifted by a nibble, the high one is in the second. */
+CBQ_FN W w_pairs(const uint8_t *p) {
+    __m256i wide = _mm256_cvtepu8_epi16(w_load16(p));
+    return (W)_mm256_and_si256(_mm256_or_si256(wide, _mm256_slli_epi16(wide, 4)), _mm256_set1_epi8(15));
+}
 /* Shifts are of dwords: what crosses from a neighbour is masked off, because the field stays inside its byte. */
 CBQ_FN W w_bits(W a, uint32_t pos, int n, uint32_t to) {
     return (pos >= to ? a >> (pos - to) : a << (to - pos)) & CBQ_B(((1u << n) - 1) << to);
