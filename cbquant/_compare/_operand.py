@@ -11,10 +11,11 @@ from numpy.typing import NDArray
 from cbquant import _api, _formats
 from cbquant._buffer import PLAIN_DTYPES
 from cbquant._formats import Format
+from cbquant._unknown import is_unknown
 from cbquant.files import _plain
 from cbquant.planes._layout import Layout
 from cbquant.planes._tensor import PlanesTensor
-from cbquant.tensor import QuantTensor, is_unknown, plain_view
+from cbquant.tensor import QuantTensor, plain_view
 
 #: The names of formats that are the dtypes of NumPy arrays.
 _NAMES = {dtype: fmt for fmt, dtype in {**PLAIN_DTYPES, **_plain._DTYPES}.items()}

@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 
 import cbquant
 from cbquant import _arguments, _formats
+from cbquant._unknown import is_unknown, unknown_kind
 from cbquant.cli.arguments import CommandError, add_threads, block_format, shape
 from cbquant.cli.output import note, print_json, printable
 from cbquant.cli.progress import Advance, progress
@@ -43,7 +44,6 @@ from cbquant.cli.writers import (
 from cbquant.files import File, TensorInfo
 from cbquant.files._file import map_file
 from cbquant.files._plain import format_of, whole_number_dtype
-from cbquant.tensor import is_unknown, unknown_kind
 
 #: Of a name that is too long this many characters are shown.
 _SHOWN_NAME = 300

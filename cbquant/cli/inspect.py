@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 
 import cbquant
+from cbquant._unknown import is_unknown
 from cbquant.cli.output import Column, print_json, print_table, printable
 from cbquant.cli.tensors import choose
 from cbquant.files import File, TensorInfo
 from cbquant.files._plain import format_of
-from cbquant.tensor import is_unknown
 
 _COLUMNS = (
     Column("name"),

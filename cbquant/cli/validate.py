@@ -12,13 +12,13 @@ from typing import NamedTuple
 
 import cbquant
 from cbquant import _formats
+from cbquant._unknown import is_unknown, unknown_kind
 from cbquant.cli.arguments import add_threads
 from cbquant.cli.output import Column, note, print_json, print_table, printable
 from cbquant.cli.progress import Advance, progress
 from cbquant.cli.tensors import raw_bytes, slices
 from cbquant.files import File, TensorInfo
 from cbquant.files._plain import whole_number_dtype
-from cbquant.tensor import is_unknown, unknown_kind
 
 #: Of each tensor the indices of this many bad blocks are listed.
 _LISTED = 8

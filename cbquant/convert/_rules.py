@@ -9,10 +9,10 @@ from typing import NamedTuple
 
 from cbquant import _formats
 from cbquant._formats import Format
+from cbquant._unknown import is_unknown
 from cbquant.files import TensorInfo
 from cbquant.files._plain import whole_number_dtype
 from cbquant.files._text import quoted
-from cbquant.tensor import is_unknown
 
 #: In place of a format: the tensor stays as it is, or is left out.
 KEEP, DROP = "keep", "drop"

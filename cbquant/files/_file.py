@@ -15,9 +15,10 @@ from typing import Any, NamedTuple, final
 import numpy as np
 from numpy.typing import NDArray
 
+from cbquant._unknown import is_unknown
 from cbquant.files import _plain
 from cbquant.files._text import quoted
-from cbquant.tensor import QuantTensor, is_unknown, plain_view
+from cbquant.tensor import QuantTensor, plain_view
 
 #: Tensors shown at either end of a longer list.
 _SHOWN = 12

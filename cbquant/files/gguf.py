@@ -17,11 +17,11 @@ from numpy.typing import NDArray
 
 from cbquant import _formats
 from cbquant._arguments import as_shape, check_shape
+from cbquant._unknown import unknown_name
 from cbquant.files._file import File, TensorInfo, map_file
 from cbquant.files._metadata import MAX_NAME, Cursor, Metadata, read_metadata
 from cbquant.files._shards import merge, require_all, sibling_paths
 from cbquant.files._text import Subject
-from cbquant.tensor import unknown_name
 
 MAGIC = b"GGUF"
 SUFFIX = ".gguf"

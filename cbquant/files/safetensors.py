@@ -18,11 +18,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cbquant._arguments import as_shape
+from cbquant._unknown import unknown_name
 from cbquant.files._file import File, TensorInfo, map_file
 from cbquant.files._plain import NO_TAG, format_of
 from cbquant.files._shards import merge, require_all, sibling_paths
 from cbquant.files._text import Subject, quoted
-from cbquant.tensor import unknown_name
 
 SUFFIX = ".safetensors"
 
