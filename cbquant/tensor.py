@@ -14,7 +14,7 @@ from cbquant import _api, _arguments, _formats
 from cbquant._buffer import PLAIN_DTYPES, as_bytes
 from cbquant._indexing import axis_key, expand_ellipsis, row_numbers
 from cbquant._products import matmul
-from cbquant._unknown import is_unknown, unknown_kind
+from cbquant._unknown import is_unknown, is_unscaled_fp8, unknown_kind
 from cbquant._weights import BlockWeights, Weights
 
 if TYPE_CHECKING:
@@ -200,6 +200,9 @@ class QuantTensor:
         return product
 
     def _require_known(self, participle: str) -> None:
+        if is_unscaled_fp8(self._format):
+            kind, ask = unknown_kind(self._format), "cbquant.open(path, unscaled_fp8=True) takes its codes for numbers"
+            raise ValueError(f"tensor is FP8 without scales ({kind}): it cannot be {participle}; {ask}")
         if is_unknown(self._format):
             kind = unknown_kind(self._format).replace("GGUF type", "GGUF type tag")
             raise ValueError(f"tensor has {kind}, which cbquant does not know: it cannot be {participle}")

@@ -98,7 +98,7 @@ def test_data_may_begin_anywhere(tmp_path, padding):
 @pytest.mark.parametrize(
     ("dtype", "shape", "nbytes"),
     [
-        ("F8_E4M3", (2, 3), 6),
+        ("F8_E4M3FNUZ", (2, 3), 6),
         ("F8_E8M0", (4,), 4),
         ("F4", (2, 3), 3),
         ("F6_E2M3", (4,), 3),

@@ -8,52 +8,25 @@ import mmap
 import os
 import stat
 from collections.abc import Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType, TracebackType
-from typing import Any, NamedTuple, final
+from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cbquant._unknown import is_unknown
 from cbquant.files import _plain
-from cbquant.files._text import quoted
+from cbquant.files._info import TensorInfo
+from cbquant.files._text import Subject, quoted
+from cbquant.files.conventions import Options, Weights, build
 from cbquant.tensor import QuantTensor, plain_view
 
 #: Tensors shown at either end of a longer list.
 _SHOWN = 12
 
 _COLUMNS = ("name", "shape", "format", "bytes", "offset")
-
-
-class TensorInfo(NamedTuple):
-    """Where a tensor lies and what it is.
-
-    Attributes
-    ----------
-    name : str
-        The tensor's name.
-    shape : tuple of int
-        Dimensions in elements, in NumPy's order.
-    format : str
-        A name of `cbquant.formats`; ``"u8"``, ``"u16"``, ``"u32"``, ``"u64"`` or ``"bool"``, which only
-        safetensors has; else ``"unknown_<tag>"``, with the dtype in the tag's place for safetensors.
-    tag : int
-        GGUF type number; -1 for a type that GGUF does not have.
-    offset, nbytes : int
-        Where its bytes begin in the file `path`, and how many there are. Those of a type that is unknown to
-        GGUF reach to the next tensor or the end of the file, padding included: its own length is not known.
-    path : Path
-        The file, one of the shards of a sharded model.
-    """
-
-    name: str
-    shape: tuple[int, ...]
-    format: str
-    tag: int
-    offset: int
-    nbytes: int
-    path: Path
 
 
 def map_file(path: Path) -> NDArray[np.uint8]:
@@ -84,12 +57,46 @@ def _tensor(data: NDArray[np.uint8], info: TensorInfo) -> NDArray[Any] | QuantTe
 
 
 @final
+class Stored(Mapping[str, "np.ndarray | QuantTensor"]):
+    """The tensors of an open file as they are stored: codes and scales of a quantized weight are tensors of their own.
+
+    Attributes
+    ----------
+    infos : Mapping
+        From names to `TensorInfo`.
+    """
+
+    def __init__(self, file: File, infos: Mapping[str, TensorInfo]) -> None:
+        self._file, self.infos = file, MappingProxyType(dict(infos))
+
+    def __getitem__(self, name: str) -> NDArray[Any] | QuantTensor:
+        if name not in self.infos:
+            raise KeyError(f"{name!r}: no such tensor in {self._file.path}")
+        return _tensor(self._file._bytes(self.infos[name]), self.infos[name])
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.infos
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.infos)
+
+    def __len__(self) -> int:
+        return len(self.infos)
+
+    __eq__ = object.__eq__  # as for `File`
+    __hash__ = object.__hash__
+
+    def __repr__(self) -> str:
+        return f"{self._file.path}: {len(self)} tensors as they are stored"
+
+
+@final
 class File(Mapping[str, "np.ndarray | QuantTensor"]):
     """An open model file: a read-only mapping from tensor names to views of the memory-mapped file.
 
     Made by `cbquant.open`. ``file[name]`` is a read-only ndarray (f32, f16, f64, integers) or a `QuantTensor`
-    (bf16, block formats, unknown types), made anew at each access, which costs microseconds and copies
-    nothing.
+    (bf16, block formats, codes beside scales, unknown types), made anew at each access, which costs microseconds
+    and copies nothing, but for absmax of bitsandbytes that are quantized themselves.
 
     Attributes
     ----------
@@ -101,6 +108,11 @@ class File(Mapping[str, "np.ndarray | QuantTensor"]):
         Key-value pairs, those of the first shard: see `Metadata`; strings in the case of safetensors.
     infos : Mapping
         From names to `TensorInfo`.
+    stored : Stored
+        The tensors under the names that the file has: those of codes and of scales too.
+    notes : Mapping
+        Names and sentences: tensors that are stored in a way which looks like one of a quantized weight, and is not
+        known or not whole.
     """
 
     def __init__(
@@ -108,11 +120,17 @@ class File(Mapping[str, "np.ndarray | QuantTensor"]):
         path: Path,
         maps: dict[Path, NDArray[np.uint8]],
         metadata: Mapping[str, Any],
-        infos: dict[str, TensorInfo],
+        stored: dict[str, TensorInfo],
+        weights: Weights | None = None,
+        options: Options | None = None,
     ) -> None:
         self.path = path
         self.paths = tuple(maps)
-        self.infos: Mapping[str, TensorInfo] = MappingProxyType(infos)
+        self._weights = Weights(stored, {}, {}, {}) if weights is None else weights
+        self._options = options or Options()
+        self.infos: Mapping[str, TensorInfo] = MappingProxyType(self._weights.infos)
+        self.notes: Mapping[str, str] = MappingProxyType(self._weights.notes)
+        self.stored = Stored(self, stored)
         self._open: tuple[dict[Path, NDArray[np.uint8]], Mapping[str, Any]] | None = (maps, metadata)
 
     def _opened(self) -> tuple[dict[Path, NDArray[np.uint8]], Mapping[str, Any]]:
@@ -128,12 +146,24 @@ class File(Mapping[str, "np.ndarray | QuantTensor"]):
     def closed(self) -> bool:
         return self._open is None
 
-    def __getitem__(self, name: str) -> NDArray[Any] | QuantTensor:
+    def _bytes(self, info: TensorInfo) -> NDArray[np.uint8]:
+        """The bytes of a stored tensor."""
         maps, _ = self._opened()
+        return maps[info.path][info.offset : info.offset + info.nbytes]
+
+    def __getitem__(self, name: str) -> NDArray[Any] | QuantTensor:
+        self._opened()
         if name not in self.infos:
             raise KeyError(f"{name!r}: no such tensor in {self.path}")
-        info = self.infos[name]
-        return _tensor(maps[info.path][info.offset : info.offset + info.nbytes], info)
+        misfit, recipe = self._weights.misfits.get(name), self._weights.recipes.get(name)
+        if misfit is not None:
+            raise ValueError(f"{self.path}: {Subject('tensor', name)}: {misfit}")
+        if recipe is None:
+            return _tensor(self._bytes(self.infos[name]), self.infos[name])
+        try:
+            return build(recipe, self._bytes)
+        except ValueError as error:
+            raise ValueError(f"{self.path}: {Subject('tensor', name)}: {error}") from None
 
     def __contains__(self, name: object) -> bool:
         return name in self.infos
@@ -171,13 +201,14 @@ class File(Mapping[str, "np.ndarray | QuantTensor"]):
         from cbquant.files import open
 
         self._opened()
-        return open, (self.path,)
+        return partial(open, **self._options._asdict()), (self.path,)
 
     def _title(self) -> str:
         nbytes = sum(info.nbytes for info in self.infos.values())
         state = " (closed)" if self.closed else f", {len(self.metadata)} metadata keys"
         shards = f" in {len(self.paths)} shards" if len(self.paths) > 1 else ""
-        return f"{self.path}: {len(self)} tensors, {nbytes:,} bytes{shards}{state}"
+        notes = f", {len(self.notes)} with notes" if self.notes else ""
+        return f"{self.path}: {len(self)} tensors, {nbytes:,} bytes{shards}{state}{notes}"
 
     def _table(self) -> list[tuple[str, ...]]:
         """The rows to print; of a long list its two ends, with a row of dots between them."""

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from cbquant.files._file import TensorInfo
+from cbquant.files._info import TensorInfo
 from cbquant.files._text import quoted
 
 _SHARD_NAME = re.compile(r"(?P<stem>.*)-(?P<number>[0-9]{5})-of-(?P<total>[0-9]{5})(?P<suffix>\.[a-z]+)", re.DOTALL)

@@ -18,10 +18,12 @@ from numpy.typing import NDArray
 from cbquant import _formats
 from cbquant._arguments import as_shape, check_shape
 from cbquant._unknown import unknown_name
-from cbquant.files._file import File, TensorInfo, map_file
+from cbquant.files._file import File, map_file
+from cbquant.files._info import TensorInfo
 from cbquant.files._metadata import MAX_NAME, Cursor, Metadata, read_metadata
 from cbquant.files._shards import merge, require_all, sibling_paths
 from cbquant.files._text import Subject
+from cbquant.files.conventions import Options
 
 MAGIC = b"GGUF"
 SUFFIX = ".gguf"
@@ -58,7 +60,7 @@ def recognises(head: bytes) -> bool:
     return head.startswith(MAGIC)
 
 
-def read(path: Path, data: NDArray[np.uint8]) -> File:
+def read(path: Path, data: NDArray[np.uint8], options: Options) -> File:
     """Read a GGUF file of bytes `data` and, where it is a shard, its siblings: see `cbquant.open`."""
     opened = _read_part(path, data)
     siblings = _sibling_paths(opened)
@@ -66,7 +68,7 @@ def read(path: Path, data: NDArray[np.uint8]) -> File:
     if len(parts) > 1:
         _check_shards(parts)
     infos = merge(part.infos for part in parts)
-    return File(path, {part.path: part.data for part in parts}, parts[0].metadata, infos)
+    return File(path, {part.path: part.data for part in parts}, parts[0].metadata, infos, options=options)
 
 
 def _read_part(path: Path, data: NDArray[np.uint8]) -> _Part:

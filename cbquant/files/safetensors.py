@@ -19,10 +19,12 @@ from numpy.typing import NDArray
 
 from cbquant._arguments import as_shape
 from cbquant._unknown import unknown_name
-from cbquant.files._file import File, TensorInfo, map_file
+from cbquant.files._file import File, map_file
+from cbquant.files._info import TensorInfo
 from cbquant.files._plain import NO_TAG, format_of
 from cbquant.files._shards import merge, require_all, sibling_paths
 from cbquant.files._text import Subject, quoted
+from cbquant.files.conventions import Options, recognise
 
 SUFFIX = ".safetensors"
 
@@ -63,23 +65,24 @@ def recognises_index(head: bytes) -> bool:
     return head.lstrip(b" \t\r\n").startswith(b"{")
 
 
-def read(path: Path, data: NDArray[np.uint8]) -> File:
+def read(path: Path, data: NDArray[np.uint8], options: Options) -> File:
     """Read a file of bytes `data` and, where it is a shard, its siblings: see `cbquant.open`."""
     paths = sibling_paths(path, SUFFIX)
     require_all(paths, path)
-    return _read_parts(path, {part: data if part == path else map_file(part) for part in paths})
+    return _read_parts(path, {part: data if part == path else map_file(part) for part in paths}, options)
 
 
-def read_index(path: Path, data: NDArray[np.uint8]) -> File:
+def read_index(path: Path, data: NDArray[np.uint8], options: Options) -> File:
     """Read the files that an index, ``model.safetensors.index.json``, names: see `cbquant.open`."""
     if data.size > MAX_HEADER:
         raise ValueError(f"{path}: an index of {data.size} bytes, at most {MAX_HEADER} are read")
     places = _places(path, _json(path, "index", data.tobytes()))
     paths = [path.with_name(name) for name in sorted(set(places.values()))]
     require_all(paths, path)
-    file = _read_parts(path, {part: map_file(part) for part in paths})
+    file = _read_parts(path, {part: map_file(part) for part in paths}, options)
+    stored = file.stored.infos
     for name, place in places.items():
-        if name not in file.infos or file.infos[name].path.name != place:
+        if name not in stored or stored[name].path.name != place:
             raise ValueError(f"{path}: {Subject('tensor', name)} does not stand in {quoted(place)}")
     return file
 
@@ -97,9 +100,15 @@ def _places(path: Path, index: Any) -> dict[str, str]:
     return places
 
 
-def _read_parts(path: Path, maps: dict[Path, NDArray[np.uint8]]) -> File:
+def _read_parts(path: Path, maps: dict[Path, NDArray[np.uint8]], options: Options) -> File:
     parts = [_read_part(part, data) for part, data in maps.items()]
-    return File(path, maps, parts[0][0], merge(infos for _, infos in parts))
+    stored = merge(infos for _, infos in parts)
+
+    def content(info: TensorInfo) -> NDArray[np.uint8]:
+        return maps[info.path][info.offset : info.offset + info.nbytes]
+
+    keys = {key for metadata, _ in parts for key in metadata}
+    return File(path, maps, parts[0][0], stored, recognise(stored, content, options, keys), options)
 
 
 def _read_part(path: Path, data: NDArray[np.uint8]) -> tuple[MappingProxyType[str, str], dict[str, TensorInfo]]:
