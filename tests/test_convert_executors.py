@@ -188,7 +188,8 @@ def test_an_executor_may_give_bytes(model, tmp_path, whole):
 
 def piece(model, **changes):
     info = cbquant.open(model).infos[cf.V]
-    values = (str(model), model.stat().st_size, cf.V, info.shape, info.offset, info.nbytes, 0, 32, 0, 64, "f32", "q4_0")
+    file = ((str(model), model.stat().st_size),)
+    values = (file, cf.V, info.shape, info.offset, info.nbytes, 0, 32, 0, 64, "f32", "q4_0", None)
     return Piece(*values, None, "reference", "raise", 1, cbquant.__version__)._replace(**changes)
 
 
@@ -201,9 +202,9 @@ def test_a_piece_is_small_and_checked_where_it_is_done(model):
     with pytest.raises(ValueError, match=r"cbquant is .* here, and 9\.9 where the work was planned"):
         encode(piece(model, version="9.9"))
     with pytest.raises(ValueError, match=r"model\.gguf: expected a file of 1 bytes, got one of \d+"):
-        encode(piece(model, size=1))
+        encode(piece(model, sizes=((str(model), 1),)))
     with pytest.raises(FileNotFoundError):
-        encode(piece(model, path="/nowhere/model.gguf"))
+        encode(piece(model, sizes=(("/nowhere/model.gguf", 1),)))
 
 
 def test_a_dask_cluster_loses_nothing_when_a_worker_is_killed(model, tmp_path, whole):

@@ -16,7 +16,8 @@ from cbquant import _formats
 from cbquant.convert._partial import Span
 from cbquant.convert._plan import Planned
 from cbquant.convert._work import Piece
-from cbquant.files import _plain
+from cbquant.files import TensorInfo, _plain
+from cbquant.files.conventions import Recipe
 
 #: With an importance matrix their weights depend on the mean square of the whole row, as in ggml.
 _WHOLE_ROWS = ("q4_0", "q4_1", "q5_0", "q5_1")
@@ -45,29 +46,35 @@ def make_pieces(
     offsets: Sequence[int],
     options: Options,
     sizes: Mapping[Path, int],
+    recipes: Mapping[str, Recipe],
     most: int,
 ) -> tuple[list[Piece], list[Span]]:
-    """All the work, in the order of the file, and where its results go; `most` is the elements of a piece."""
+    """All the work, in the order of the file, and where its results go.
+
+    `sizes` are those of the files, `recipes` say how weights are put together, `most` is the elements of a piece.
+    """
     pieces, spans = [], []
     for tensor, begin in zip(tensors, offsets, strict=True):
         info, fmt = tensor.info, _formats.get(tensor.format)
-        source = _plain.format_of(info.format)
-        path, total = os.path.abspath(info.path), info.shape[-1] if info.shape else 1
+        total = info.shape[-1] if info.shape else 1
+        recipe = recipes[info.name].absolute() if info.parts else None
+        paths = [info.path] if recipe is None else [part.path for part in recipe.parts]
+        places = tuple((path, sizes[Path(path)]) for path in dict.fromkeys(map(os.path.abspath, paths)))
         for part in _parts(tensor, most):
             before, elements = part.first * total + part.column, part.rows * part.columns
             piece = Piece(
-                path=path,
-                size=sizes[Path(path)],
+                sizes=places,
                 name=info.name,
                 shape=info.shape,
-                offset=info.offset + before // source.elements * source.bytes,
-                nbytes=elements // source.elements * source.bytes,
+                offset=info.offset if recipe else info.offset + _nbytes(info, before),
+                nbytes=_nbytes(info, elements),
                 first=part.first,
                 rows=part.rows,
                 column=part.column,
                 columns=part.columns,
                 source=info.format,
                 target=tensor.format,
+                recipe=recipe,
                 weights=_weights(tensor, part),
                 method=options.method,
                 nonfinite=options.nonfinite,
@@ -77,6 +84,14 @@ def make_pieces(
             pieces.append(piece)
             spans.append(Span(begin + before // fmt.elements * fmt.bytes, piece.nbytes_after))
     return pieces, spans
+
+
+def _nbytes(info: TensorInfo, elements: int) -> int:
+    """The bytes that some elements take, in whole blocks; of codes beside scales a share of them all."""
+    if info.parts:
+        return info.nbytes * elements // math.prod(info.shape)
+    source = _plain.format_of(info.format)
+    return elements // source.elements * source.bytes
 
 
 def _parts(tensor: Planned, most: int) -> Iterator[_Part]:
@@ -100,7 +115,8 @@ def _width(tensor: Planned, columns: int, most: int) -> int:
     """The columns of a piece: all of them, or of long rows some blocks."""
     if columns <= most or (tensor.weights is not None and tensor.format in _WHOLE_ROWS):
         return columns
-    unit = math.lcm(_plain.format_of(tensor.info.format).elements, _formats.get(tensor.format).elements)
+    source = 1 if tensor.info.parts else _plain.format_of(tensor.info.format).elements
+    unit = math.lcm(source, _formats.get(tensor.format).elements)
     return max(1, most // unit) * unit
 
 

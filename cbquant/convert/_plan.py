@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cbquant import _formats
+from cbquant._unknown import is_unscaled_fp8
 from cbquant.convert._rules import DROP, KEEP, PLAIN_TARGETS, Rule, applies, choose, fit
 from cbquant.convert.imatrix import Imatrix, checked, read_imatrix
 from cbquant.files import File, TensorInfo
@@ -98,17 +99,24 @@ def make_plan(file: File, default: str, rules: Sequence[Rule], imatrix: Imatrix 
         if not any(applies(rule, info) for info in infos):
             raise ValueError(f"map: no tensor that can be quantized has a name with {quoted(rule.pattern)}")
     chosen = {info.name: choose(info, default, rules) for info in infos}
-    tensors = [_planned(info, chosen[info.name], imatrix) for info in infos if chosen[info.name] != DROP]
+    for info in infos:
+        if info.parts and chosen[info.name] not in (KEEP, DROP):
+            _ = file[info.name]  # what its parts hold is looked at now, not when others are written already
+    tensors = [
+        _planned(info, chosen[info.name], imatrix, file.notes.get(info.name, ""))
+        for info in infos
+        if chosen[info.name] != DROP
+    ]
     _check_imatrix_used(tensors, imatrix)
     _check_imatrix_there(tensors, imatrix)
     return Plan(tensors, [name for name, fmt in chosen.items() if fmt == DROP])
 
 
-def _planned(info: TensorInfo, chosen: str, imatrix: Imatrix | str | None) -> Planned:
+def _planned(info: TensorInfo, chosen: str, imatrix: Imatrix | str | None, note: str) -> Planned:
     what = Subject("tensor", info.name)
     if chosen == KEEP:
         if info.tag == NO_TAG or _formats.by_tag(info.tag) is None:
-            raise ValueError(f"{what} is {info.format}, which no GGUF file can hold; map: 'drop' leaves it out")
+            raise ValueError(f"{what} is {info.format}, which no GGUF file can hold{_hint(info, note)}")
         fmt = wanted = info.format
     else:
         wanted, fmt = chosen, fit(chosen, info.shape[-1])
@@ -117,6 +125,16 @@ def _planned(info: TensorInfo, chosen: str, imatrix: Imatrix | str | None) -> Pl
         raise ValueError(f"{what} has {dims}; map: 'drop' leaves it out")
     is_encoded = fmt != info.format and fmt not in PLAIN_TARGETS
     return Planned(info, wanted, fmt, _weights(info, fmt, imatrix) if is_encoded else None)
+
+
+def _hint(info: TensorInfo, note: str) -> str:
+    """What else can be done with a tensor that cannot be kept, and what is known of it."""
+    known = f" ({note})" if note else ""
+    if info.parts and len(info.shape) > 1:
+        return f"{known}; map: a format such as 'f16' converts it, 'drop' leaves it out"
+    if is_unscaled_fp8(info.format) and not note:
+        return "; unscaled_fp8=True takes its codes for numbers, map: 'drop' leaves it out"
+    return f"{known}; map: 'drop' leaves it out"
 
 
 def _weights(info: TensorInfo, fmt: str, imatrix: Imatrix | str | None) -> NDArray[np.float32] | None:

@@ -27,6 +27,8 @@ from cbquant.convert._work import EncodingError, Piece, checked_result, encode, 
 from cbquant.convert.imatrix import Imatrix
 from cbquant.files import File, Metadata
 from cbquant.files import open as open_file
+from cbquant.files._text import quoted
+from cbquant.files.conventions._recipe import Tile
 
 #: Called with the bytes of the source that are done, those that there are to do, and the name of the tensor.
 Progress = Callable[[int, int, str], object]
@@ -55,6 +57,8 @@ def quantize_file(
     architecture: str | None = None,
     overwrite: bool = False,
     in_flight: int | None = None,
+    tile: Tile = (128, 128),
+    unscaled_fp8: bool = False,
 ) -> Report:
     """Quantize a model file: GGUF or safetensors to GGUF.
 
@@ -69,7 +73,8 @@ def quantize_file(
     Parameters
     ----------
     src : str or os.PathLike
-        A file that `cbquant.open` opens; sharded models become one file. Block formats are decoded first.
+        A file that `cbquant.open` opens; sharded models become one file. Block formats, and codes beside scales, are
+        decoded first.
     dst : str or os.PathLike
         The GGUF file to write.
     fmt : str
@@ -96,6 +101,8 @@ def quantize_file(
         Whether `dst` may exist.
     in_flight : int, optional
         Pieces at work or waiting at a time; the default is twice the executor's workers, else 32.
+    tile, unscaled_fp8
+        As for `cbquant.open`.
 
     Returns
     -------
@@ -144,7 +151,7 @@ def quantize_file(
     options = Options(method, nonfinite, _threads(threads, executor))
     limit = _in_flight(in_flight, executor)
     named = matrix if isinstance(matrix, Imatrix) else None
-    with open_file(src) as file:
+    with open_file(src, tile=tile, unscaled_fp8=unscaled_fp8) as file:
         before = _identity(file)
         check_destination(dst, {src, *file.paths}, named.path if named is not None else None, overwrite)
         plan = make_plan(file, default, rules, matrix)
@@ -153,7 +160,7 @@ def quantize_file(
             try_encoder(target, method, nonfinite)
         head = make_head(library, file, plan.tensors, default, _architecture(file, architecture), named)
         sizes = {Path(path): size for path, _, size, _ in before}
-        pieces, spans = make_pieces(plan.tensors, head.offsets, options, sizes, PIECE_ELEMENTS)
+        pieces, spans = make_pieces(plan.tensors, head.offsets, options, sizes, file._weights.recipes, PIECE_ELEMENTS)
         key = _key(before, head, pieces)
         is_warned = warn_of_zeros(plan.tensors)
         partial = Partial(dst, key, head.data, head.size, spans)
@@ -314,4 +321,5 @@ def _report(
         TensorReport(t.info.name, t.info.shape, t.info.format, t.format, t.wanted, t.info.nbytes, t.nbytes)
         for t in plan.tensors
     )
-    return Report(file.path, dst, fmt, tensors, tuple(plan.dropped), *sizes, seconds, resumed)
+    told = tuple(f"{quoted(t.name)}: {file.notes[t.name]}" for t in tensors if t.name in file.notes)
+    return Report(file.path, dst, fmt, tensors, tuple(plan.dropped), *sizes, seconds, resumed, told)

@@ -83,6 +83,8 @@ class Report:
         The time that it took.
     resumed : int
         Bytes of tensors that an earlier attempt had finished.
+    told : tuple of str
+        What the source has notes on (see `cbquant.files.File`), of the tensors of the new file.
     """
 
     source: Path
@@ -94,6 +96,7 @@ class Report:
     bytes_after: int
     seconds: float
     resumed: int
+    told: tuple[str, ...] = ()
 
     @property
     def fallbacks(self) -> tuple[TensorReport, ...]:
@@ -118,7 +121,7 @@ class Report:
         )
 
     def notes(self) -> list[str]:
-        """A line for each kind of fallback, and one for the tensors that were left out."""
+        """A line for each kind of fallback, one for the tensors that were left out, and some of what was told."""
         kinds: dict[tuple[str, str, int], list[str]] = {}
         for tensor in self.fallbacks:
             kinds.setdefault((tensor.format, tensor.wanted, tensor.shape[-1]), []).append(tensor.name)
@@ -126,7 +129,10 @@ class Report:
             f"{fmt} in place of {wanted}, because of rows of {columns}: {_names(names)}"
             for (fmt, wanted, columns), names in kinds.items()
         ]
-        return [*lines, f"left out: {_names(self.dropped)}"] if self.dropped else lines
+        if self.dropped:
+            lines.append(f"left out: {_names(self.dropped)}")
+        more = len(self.told) - _NAMED
+        return [*lines, *self.told[:_NAMED], *([f"and {more} notes more"] if more > 0 else [])]
 
     def __repr__(self) -> str:
         rows: list[tuple[str, ...]] = [("format", "tensors", "weights", "bytes before", "bytes after")]

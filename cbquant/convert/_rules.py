@@ -149,16 +149,20 @@ def is_quantizable(info: TensorInfo) -> bool:
     return len(dims) >= 2 and not is_unknown(info.format) and whole_number_dtype(info.format) is None
 
 
-def is_kept_by_name(name: str) -> bool:
-    """Whether a tensor of this name stays as it is unless a rule says otherwise."""
-    return not name.endswith("weight") or any(part in name for part in KEPT_NAMES)
+def is_kept_by_name(info: TensorInfo) -> bool:
+    """Whether a tensor of this name stays as it is unless a rule says otherwise.
+
+    One that is stored as codes beside scales is a weight, whatever its name: gpt-oss has ``experts.down_proj``.
+    """
+    is_weight = bool(info.parts) or info.name.endswith("weight")
+    return not is_weight or any(part in info.name for part in KEPT_NAMES)
 
 
 def applies(rule: Rule, info: TensorInfo) -> bool:
     """Whether a rule says what becomes of a tensor, as far as the rules before it do not."""
     if not rule.matches(info.name) or rule.format in (KEEP, DROP):
         return rule.matches(info.name)
-    return is_quantizable(info) and (rule.means(info.name) or not is_kept_by_name(info.name))
+    return is_quantizable(info) and (rule.means(info.name) or not is_kept_by_name(info))
 
 
 def choose(info: TensorInfo, default: str, rules: Sequence[Rule]) -> str:
@@ -166,7 +170,7 @@ def choose(info: TensorInfo, default: str, rules: Sequence[Rule]) -> str:
     for rule in rules:
         if applies(rule, info):
             return rule.format
-    return default if is_quantizable(info) and not is_kept_by_name(info.name) else KEEP
+    return default if is_quantizable(info) and not is_kept_by_name(info) else KEEP
 
 
 def fit(fmt: str, columns: int) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,7 +13,9 @@ import cbquant
 from cbquant import _formats
 from cbquant.convert._rules import PLAIN_TARGETS
 from cbquant.files._file import map_file
+from cbquant.files._info import TensorInfo
 from cbquant.files._text import Subject
+from cbquant.files.conventions import Recipe, build
 
 _DTYPES = {"f32": "float32", "f16": "float16", "bf16": "bfloat16"}
 
@@ -28,18 +31,20 @@ class Piece(NamedTuple):
 
     Attributes
     ----------
-    path, size : str, int
-        The file, reachable under this path where the work is done, and its number of bytes.
+    sizes : tuple of (str, int)
+        The files, reachable under these paths where the work is done, and their numbers of bytes; the tensor's first.
     name, shape : str, tuple of int
         The tensor.
     offset, nbytes : int
-        Where the rows lie in the file.
+        Where the rows lie in the file; of codes beside scales where all codes begin, and the rows' share of the bytes.
     first, rows : int
         The first of them, counted over all dimensions but the last; how many there are.
     column, columns : int
         The first of their columns; how many there are. Where they are not all, there is one row.
     source, target : str
         Format of the file, and format to encode; the same: the bytes are taken as they are.
+    recipe : Recipe or None
+        How the tensor is put together, where its codes and scales are tensors of their own.
     weights : ndarray or None
         The importance of the columns, float32 [columns].
     method, nonfinite, threads
@@ -48,8 +53,7 @@ class Piece(NamedTuple):
         Of the cbquant that planned the work.
     """
 
-    path: str
-    size: int
+    sizes: tuple[tuple[str, int], ...]
     name: str
     shape: tuple[int, ...]
     offset: int
@@ -60,6 +64,7 @@ class Piece(NamedTuple):
     columns: int
     source: str
     target: str
+    recipe: Recipe | None
     weights: NDArray[np.float32] | None
     method: str
     nonfinite: str
@@ -89,12 +94,17 @@ def encode(piece: Piece) -> NDArray[np.uint8]:
     """
     if piece.version != cbquant.__version__:
         raise ValueError(f"cbquant is {cbquant.__version__} here, and {piece.version} where the work was planned")
-    data = map_file(Path(piece.path))
-    if data.size != piece.size:
-        raise ValueError(f"{piece.path}: expected a file of {piece.size} bytes, got one of {data.size}")
-    raw = data[piece.offset : piece.offset + piece.nbytes]
-    if piece.source == piece.target:
-        return raw
+    maps = {path: map_file(Path(path)) for path, _ in piece.sizes}
+    for path, size in piece.sizes:
+        if maps[path].size != size:
+            raise ValueError(f"{path}: expected a file of {size} bytes, got one of {maps[path].size}")
+    if piece.recipe is not None:
+        raw = _put_together(piece, piece.recipe, maps)
+        piece = piece._replace(source="f32")
+    else:
+        raw = maps[piece.sizes[0][0]][piece.offset : piece.offset + piece.nbytes]
+        if piece.source == piece.target:
+            return raw
     if piece.target in PLAIN_TARGETS:
         return _convert(piece, raw)
     x = _values(piece, raw)
@@ -123,6 +133,21 @@ def checked_result(piece: Piece, result: Any) -> NDArray[np.uint8]:
         return data.reshape(-1)
     got = f"{data.size} of {data.dtype}" if isinstance(data, np.ndarray) else type(data).__name__
     raise RuntimeError(f"executor: {piece}: expected {expected} bytes, uint8, got {got}")
+
+
+def _put_together(piece: Piece, recipe: Recipe, maps: Mapping[str, NDArray[np.uint8]]) -> NDArray[np.uint8]:
+    """The decoded rows of codes beside scales, as the bytes of float32."""
+
+    def content(part: TensorInfo) -> NDArray[np.uint8]:
+        return maps[str(part.path)][part.offset : part.offset + part.nbytes]
+
+    try:
+        tensor = build(recipe, content)
+    except ValueError as error:
+        raise EncodingError(f"{Subject('tensor', piece.name)}: {error}") from error
+    rows, columns = (slice(begin, begin + n) for begin, n in ((piece.first, piece.rows), (piece.column, piece.columns)))
+    values = tensor._layout.piece(rows, columns, piece.threads)
+    return np.ascontiguousarray(values).reshape(-1).view(np.uint8)
 
 
 def _values(piece: Piece, raw: NDArray[np.uint8]) -> NDArray[Any]:
