@@ -6,8 +6,10 @@ import argparse
 import re
 from typing import Any, NoReturn
 
+import cbquant
 from cbquant import _arguments, _formats
 from cbquant._formats import Format
+from cbquant.files import File
 
 
 class CommandError(Exception):
@@ -39,6 +41,35 @@ def add_threads(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="threads to decode with (default: CBQUANT_NUM_THREADS, else the cores at hand)",
     )
+
+
+def add_scales(parser: argparse.ArgumentParser) -> None:
+    """Add what `cbquant.open` has to be told of FP8 in safetensors."""
+    parser.add_argument(
+        "--tile",
+        type=tile,
+        metavar="ROWS,COLUMNS",
+        default=(128, 128),
+        help="rows and columns under one scale of FP8, which no file tells; 'all' is all of them (default: 128,128)",
+    )
+    parser.add_argument("--unscaled-fp8", action="store_true", help="take FP8 that has no scales for numbers")
+
+
+def opened(path: str, args: argparse.Namespace) -> File:
+    """The file, opened as `add_scales` lets the user say."""
+    return cbquant.open(path, tile=args.tile, unscaled_fp8=args.unscaled_fp8)
+
+
+def tile(text: str) -> tuple[int | None, int | None]:
+    """Two numbers from 1 up, or "all".
+
+    >>> tile("32,32"), tile("1,all")
+    ((32, 32), (1, None))
+    """
+    parts = [None if word == "all" else positive(word) for word in text.split(",")]
+    if len(parts) != 2:
+        raise argparse.ArgumentTypeError(f"expected rows and columns with a comma between them, got {text!r}")
+    return parts[0], parts[1]
 
 
 def thread_count(text: str) -> int:

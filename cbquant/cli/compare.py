@@ -16,7 +16,7 @@ from pathlib import Path
 import cbquant
 from cbquant._compare import chosen_names
 from cbquant._compare._result import NUMBERS, ORDERS, TITLES, Comparison, cells
-from cbquant.cli.arguments import CommandError, add_threads, positive
+from cbquant.cli.arguments import CommandError, add_scales, add_threads, opened, positive
 from cbquant.cli.output import Column, print_json, print_table, printable
 from cbquant.cli.progress import progress
 from cbquant.cli.writers import refuse_overwriting
@@ -46,6 +46,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         type=_limit,
         help="exit with 1 where a tensor has a larger relative error, a NaN or an infinity, or cannot be compared",
     )
+    add_scales(parser)
     add_threads(parser)
 
 
@@ -63,7 +64,7 @@ def run(args: argparse.Namespace) -> int:
     """Compare, and print the table or all of it as JSON."""
     if args.plot is not None:
         _check_plot(args.plot, args.force)
-    with cbquant.open(args.a) as a, cbquant.open(args.b) as b:
+    with opened(args.a, args) as a, opened(args.b, args) as b:
         names = set(chosen_names(a, b, args.names))
         total = sum(info.nbytes for file in (a, b) for name, info in file.infos.items() if name in names)
         with progress("comparing", total) as advance:

@@ -25,13 +25,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-import cbquant
 from cbquant import _arguments, _formats
-from cbquant._unknown import is_unknown, unknown_kind
-from cbquant.cli.arguments import CommandError, add_threads, block_format, shape
+from cbquant._unknown import is_unknown
+from cbquant.cli.arguments import CommandError, add_scales, add_threads, block_format, opened, shape
 from cbquant.cli.output import note, print_json, printable
 from cbquant.cli.progress import Advance, progress
-from cbquant.cli.tensors import choose, decode, raw_bytes, slices
+from cbquant.cli.tensors import choose, decode, decode_planes, obstacle, raw_bytes, slices
 from cbquant.cli.writers import (
     MAX_MEMBER_NAME,
     Array,
@@ -44,6 +43,7 @@ from cbquant.cli.writers import (
 from cbquant.files import File, TensorInfo
 from cbquant.files._file import map_file
 from cbquant.files._plain import format_of, whole_number_dtype
+from cbquant.planes._tensor import PlanesTensor
 
 #: Of a name that is too long this many characters are shown.
 _SHOWN_NAME = 300
@@ -64,7 +64,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     add_threads(parser)
     parser.add_argument("--force", action="store_true", help="overwrite files")
-    parser.add_argument("--skip-unknown", action="store_true", help="leave out tensors of unknown GGUF types")
+    parser.add_argument("--skip-unknown", action="store_true", help="leave out tensors that cannot be decoded")
+    add_scales(parser)
     raw = parser.add_argument_group("blocks without a GGUF file around them")
     raw.add_argument("--raw", metavar="BLOCKS", type=Path, help="a file of blocks alone, in place of FILE")
     raw.add_argument("--format", type=block_format, metavar="NAME", help="their format")
@@ -76,7 +77,7 @@ def run(args: argparse.Namespace) -> int:
     _check_usage(args)
     if args.raw is not None:
         return _write([_raw_array(args)], args)
-    with cbquant.open(args.file) as file:
+    with opened(args.file, args) as file:
         return _write(_file_arrays(file, args), args)
 
 
@@ -108,7 +109,7 @@ def _raw_array(args: argparse.Namespace) -> Array:
 def _file_arrays(file: File, args: argparse.Namespace) -> list[Array]:
     tensors = choose(file, args.names)
     for tensor in filter(_is_unknown, tensors):
-        what = f"tensor {tensor.name!r} is of the unknown {unknown_kind(tensor.format)}"
+        what = f"tensor {tensor.name!r}{obstacle(file, tensor)}"
         if not args.skip_unknown:
             raise CommandError(f"{file.path}: {what} (--skip-unknown leaves such tensors out)")
         note(f"left out: {what}")
@@ -120,6 +121,11 @@ def _is_unknown(tensor: TensorInfo) -> bool:
 
 
 def _file_array(file: File, tensor: TensorInfo, args: argparse.Namespace) -> Array:
+    found = file[tensor.name]
+    if isinstance(found, PlanesTensor):
+        dtype = np.dtype(np.uint16 if args.dtype == "bfloat16" else args.dtype)
+        pieces = partial(decode_planes, found, args.dtype, args.threads)
+        return Array(tensor.name, tensor.format, tensor.shape, dtype, pieces)
     raw = raw_bytes(file, tensor.name)
     return _array(tensor.name, raw, format_of(tensor.format), tensor.shape, args)
 

@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
-import cbquant
 from cbquant._unknown import is_unknown
+from cbquant.cli.arguments import add_scales, opened
 from cbquant.cli.output import Column, print_json, print_table, printable
-from cbquant.cli.tensors import choose
+from cbquant.cli.tensors import choose, tell_notes
 from cbquant.files import File, TensorInfo
 from cbquant.files._plain import format_of
 
@@ -45,16 +45,18 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--metadata", action="store_true", help="print the metadata too (--json gives long values in full)"
     )
+    add_scales(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Print the table, or all of it as JSON."""
-    with cbquant.open(args.file) as file:
+    with opened(args.file, args) as file:
         tensors = choose(file, [args.tensors] if args.tensors is not None else [])
         if args.json:
             print_json(_report(file, tensors, args.metadata))
         else:
             _print(file, tensors, args.metadata)
+            tell_notes(file, tensors)
     return 0
 
 
@@ -65,7 +67,7 @@ def _elements(tensors: Sequence[TensorInfo]) -> int:
 def _bits_per_weight(tensors: Sequence[TensorInfo]) -> float | None:
     """The mean over the tensors of known formats, the one format's own for one tensor; None without any."""
     known = [tensor for tensor in tensors if not is_unknown(tensor.format)]
-    if len(known) == 1:
+    if len(known) == 1 and not known[0].parts:
         return format_of(known[0].format).bits_per_weight
     elements = _elements(known)
     return 8 * sum(tensor.nbytes for tensor in known) / elements if elements else None
@@ -86,6 +88,8 @@ def _report(file: File, tensors: Sequence[TensorInfo], with_metadata: bool) -> d
                 "bytes": tensor.nbytes,
                 "offset": tensor.offset,
                 "path": tensor.path,
+                "parts": tensor.parts,
+                "note": file.notes.get(tensor.name),
             }
             for tensor in tensors
         ],

@@ -19,7 +19,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cbquant.cli.arguments import CommandError, thread_count
+from cbquant.cli.arguments import CommandError, add_scales, thread_count
 from cbquant.cli.output import Column, note, print_json, print_table, printable
 
 if TYPE_CHECKING:
@@ -56,6 +56,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="threads to work with (default: CBQUANT_NUM_THREADS, else the cores at hand)",
     )
+    add_scales(parser)
     parser.add_argument("--force", action="store_true", help="overwrite DST")
     parser.add_argument("--no-progress", action="store_true", help="show no progress, on a terminal either")
 
@@ -88,6 +89,8 @@ def run(args: argparse.Namespace) -> int:
             threads=args.threads,
             architecture=args.architecture,
             overwrite=args.force,
+            tile=args.tile,
+            unscaled_fp8=args.unscaled_fp8,
         )
     except ImportError as error:
         raise CommandError(str(error)) from None
@@ -110,6 +113,7 @@ def _plain(report: Report) -> dict[str, Any]:
         "formats": [fmt._asdict() for fmt in report.formats],
         "tensors": [{**tensor._asdict(), "is_fallback": tensor.is_fallback} for tensor in report.tensors],
         "dropped": report.dropped,
+        "told": report.told,
     }
 
 

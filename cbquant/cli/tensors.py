@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import math
 from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
 from typing import Any
@@ -11,13 +12,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 import cbquant
+from cbquant import _formats
 from cbquant._formats import Format
+from cbquant._unknown import is_unscaled_fp8, unknown_kind
 from cbquant.cli.arguments import CommandError
+from cbquant.cli.output import note
 from cbquant.files import File, TensorInfo
+from cbquant.planes._tensor import PlanesTensor
 
 #: A slice is big enough for threads to pay, and small enough for the decoded values of a tensor of any size:
 #: 32 MiB of float32.
 _SLICE_ELEMENTS = 1 << 23
+
+#: Of many notes on tensors this many are told.
+_TOLD = 4
 
 
 def choose(file: File, patterns: Sequence[str]) -> list[TensorInfo]:
@@ -38,6 +46,24 @@ def choose(file: File, patterns: Sequence[str]) -> list[TensorInfo]:
             raise CommandError(f"{file.path}: no tensor is named or matches {pattern!r}{hint}")
         chosen |= found
     return [tensor for name, tensor in file.infos.items() if not patterns or name in chosen]
+
+
+def obstacle(file: File, tensor: TensorInfo) -> str:
+    """Why a tensor cannot be decoded, to stand behind its name."""
+    if tensor.name in file.notes:
+        return f": {file.notes[tensor.name]}"
+    if is_unscaled_fp8(tensor.format):
+        return " is FP8 without scales; --unscaled-fp8 takes its codes for numbers"
+    return f" is of the unknown {unknown_kind(tensor.format)}"
+
+
+def tell_notes(file: File, tensors: Sequence[TensorInfo]) -> None:
+    """Tell what the file has notes on, of many the first."""
+    names = [tensor.name for tensor in tensors if tensor.name in file.notes]
+    for name in names[:_TOLD]:
+        note(f"tensor {name!r}: {file.notes[name]}")
+    if len(names) > _TOLD:
+        note(f"{len(names) - _TOLD:,} notes more; inspect --json has them all")
 
 
 def raw_bytes(file: File, name: str) -> NDArray[np.uint8]:
@@ -63,3 +89,20 @@ def decode(raw: NDArray[np.uint8], fmt: Format, dtype: str, threads: int | None)
     for blocks in slices(raw, fmt):
         out = values[: blocks.size // fmt.bytes * fmt.elements]
         yield cbquant.dequant(blocks, fmt.name, dtype=dtype, out=out, threads=threads)
+
+
+def decode_planes(tensor: PlanesTensor, dtype: str, threads: int | None) -> Iterator[NDArray[Any]]:
+    """As `decode`, of codes beside scales."""
+    f32 = _formats.get("f32")
+    for rows, columns in _pieces(math.prod(tensor.shape[:-1]), tensor.shape[-1] if tensor.shape else 1):
+        values = np.ascontiguousarray(tensor._layout.piece(rows, columns, threads))
+        yield from decode(values.reshape(-1).view(np.uint8), f32, dtype, threads)
+
+
+def _pieces(rows: int, columns: int) -> Iterator[tuple[slice, slice]]:
+    """Rows and columns of pieces, in order; of a row that is too long parts."""
+    width = min(max(columns, 1), _SLICE_ELEMENTS)
+    height = max(1, _SLICE_ELEMENTS // width)
+    for row in range(0, rows if columns else 0, height):
+        for column in range(0, columns, width):
+            yield slice(row, min(row + height, rows)), slice(column, min(column + width, columns))

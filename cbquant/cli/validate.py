@@ -1,7 +1,9 @@
 """Look for damaged blocks: those whose scale or minimum is NaN or infinite.
 
 Such blocks decode to NaN or infinities. Of plain float tensors (f32, f16, bf16,
-f64) the values themselves are looked at: each is a block of its own.
+f64) the values themselves are looked at: each is a block of its own. Of codes
+beside scales in safetensors a block is what has one scale; of FP8 the codes are
+looked at too.
 """
 
 from __future__ import annotations
@@ -12,13 +14,15 @@ from typing import NamedTuple
 
 import cbquant
 from cbquant import _formats
-from cbquant._unknown import is_unknown, unknown_kind
-from cbquant.cli.arguments import add_threads
+from cbquant._unknown import is_unknown
+from cbquant.cli.arguments import add_scales, add_threads, opened
 from cbquant.cli.output import Column, note, print_json, print_table, printable
 from cbquant.cli.progress import Advance, progress
-from cbquant.cli.tensors import raw_bytes, slices
+from cbquant.cli.scales import bad_blocks
+from cbquant.cli.tensors import obstacle, raw_bytes, slices
 from cbquant.files import File, TensorInfo
 from cbquant.files._plain import whole_number_dtype
+from cbquant.planes._tensor import PlanesTensor
 
 #: Of each tensor the indices of this many bad blocks are listed.
 _LISTED = 8
@@ -45,31 +49,44 @@ class Result(NamedTuple):
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
     parser.add_argument("file", metavar="FILE", help="a GGUF or safetensors file")
+    add_scales(parser)
     add_threads(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Print the tensors with bad blocks, or the report as JSON."""
-    with cbquant.open(args.file) as file:
+    with opened(args.file, args) as file:
         tensors = file.infos.values()
         unknown = [tensor for tensor in tensors if is_unknown(tensor.format)]
         checked = [t for t in tensors if not is_unknown(t.format) and whole_number_dtype(t.format) is None]
         with progress("validating", sum(tensor.nbytes for tensor in checked)) as advance:
-            results = [_check(file, tensor, args.threads, advance) for tensor in checked]
-    for tensor in unknown:
-        note(f"not checked: tensor {tensor.name!r} is of the unknown {unknown_kind(tensor.format)}")
+            outcomes = {tensor.name: _check(file, tensor, args.threads, advance) for tensor in checked}
+        obstacles = {tensor.name: f"tensor {tensor.name!r}{obstacle(file, tensor)}" for tensor in unknown}
+    obstacles |= {name: str(outcome) for name, outcome in outcomes.items() if isinstance(outcome, ValueError)}
+    for text in obstacles.values():
+        note(f"not checked: {text}")
+    results = [outcome for outcome in outcomes.values() if isinstance(outcome, Result)]
     found = [result for result in results if result.bad]
     blocks = sum(result.blocks for result in results)
     if args.json:
-        report = {"path": args.file, "tensors": len(checked), "blocks": blocks}
+        report = {"path": args.file, "tensors": len(results), "blocks": blocks}
         findings = [result._asdict() for result in found]
-        print_json({**report, "findings": findings, "not_checked": [tensor.name for tensor in unknown]})
+        print_json({**report, "findings": findings, "not_checked": list(obstacles)})
     else:
-        _print(found, f"{args.file}: the scales of {blocks:,} blocks in {len(checked):,} tensors")
+        _print(found, f"{args.file}: the scales of {blocks:,} blocks in {len(results):,} tensors")
     return 1 if found else 0
 
 
-def _check(file: File, tensor: TensorInfo, threads: int | None, advance: Advance) -> Result:
+def _check(file: File, tensor: TensorInfo, threads: int | None, advance: Advance) -> Result | ValueError:
+    """What was found, or why the tensor cannot be given."""
+    try:
+        found = file[tensor.name]
+    except ValueError as error:
+        return error
+    if isinstance(found, PlanesTensor):
+        count, found_bad = bad_blocks(found)
+        advance(tensor.nbytes, tensor.name)
+        return Result(tensor.name, tensor.format, count, found_bad.size, found_bad[:_LISTED].tolist())
     fmt = _formats.get(tensor.format)
     first: list[int] = []
     bad = start = 0
