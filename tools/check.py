@@ -215,6 +215,17 @@ def big(step: Step) -> str:
     return step.pytest("tests/big/check_big.py")
 
 
+@step("checkpoints")
+def checkpoints(step: Step) -> str:
+    """Files that bitsandbytes and compressed-tensors write, and their numbers; these and torch come from PyPI."""
+    environment, files = step.folder / "env", step.folder / "files"
+    step.run([sys.executable, "-m", "venv", "--clear", environment])
+    own = environment / "bin" / "python"
+    step.run([own, "-m", "pip", "install", "-q", "torch", "bitsandbytes", "compressed-tensors", "safetensors", "numpy"])
+    step.run([own, ROOT / "tests" / "real" / "write_checkpoints.py", files])
+    return step.pytest("tests/real/check_checkpoints.py", CBQUANT_CHECKPOINTS=str(files))
+
+
 @step("numpy-1.26")
 def numpy_1_26(step: Step) -> str:
     """The extension built with NumPy 2 runs on NumPy 1.26, the oldest that is allowed."""
