@@ -104,6 +104,16 @@ def encode_codes(
     largest: float = 1.0,
 ) -> None: ...
 
+# csrc/bind/operators.c
+def vector_add(
+    a: NDArray[Any],
+    b: NDArray[Any],
+    out: NDArray[Any],
+    threads: int = 0,
+    isa: str | None = None,
+    stream: int = -1,
+) -> None: ...
+
 # csrc/bind/machine.c
 def isa_levels() -> list[tuple[str, bool, str]]: ...
 def isa() -> str: ...

@@ -3,6 +3,7 @@
 #include "codecs/codecs.h"
 #include "encode/encode.h"
 #include "kernels/kernels.h"
+#include "operators/operators.h"
 #include "planes/planes.h"
 #include "status.h"
 
@@ -16,6 +17,7 @@ typedef struct {
     const cbq_encoders *encoders;
     const cbq_codecs *codecs;
     const cbq_plane_kernels *planes;
+    const cbq_operators *operators;
 } cbq_level;
 
 extern const cbq_level cbq_levels[]; /* of this build, weakest first */

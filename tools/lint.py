@@ -23,13 +23,13 @@ MAX_COLUMNS, MAX_LINES = 150, 400
 
 #: What may include what: a file of csrc only includes files of its own layer and of those before it.
 LAYERS = (
-    ("base", "status", "view", "threads", "cores", "cpu"),
+    ("base", "status", "view", "array", "threads", "cores", "cpu"),
     ("tables",),
     ("word",),
     ("dot",),
     ("formats", "cbq_format_list"),  # the generated list includes every header of formats
     ("kernels",),
-    ("lanes", "encode", "codecs", "planes", "cbq_encoder_list", "cbq_improver_list"),
+    ("lanes", "encode", "codecs", "operators", "planes", "cbq_encoder_list", "cbq_improver_list"),
     ("isa", "registry", "dispatch"),
     ("ops",),
     ("bind",),

@@ -10,6 +10,7 @@
 #endif
 #include <numpy/arrayobject.h>
 
+#include "../array.h"
 #include "../dispatch.h"
 #include "../status.h"
 #include "../view.h"
@@ -21,6 +22,9 @@ PyObject *cbq_raise(const cbq_status *st);
 int cbq_get_view(PyObject *object, const char *name, cbq_view *view);
 int cbq_get_out(PyObject *object, const char *name, cbq_out *out);
 int cbq_get_aligned_view(PyObject *object, const char *name, cbq_view *view); /* of numbers that C reads as such */
+
+/* An array of float32, float16 or uint16 (which stands for bfloat16) at any strides. */
+int cbq_get_array(PyObject *object, const char *name, int writable, cbq_array *array);
 
 /* The index of a format, CBQ_F32 .., and whether a number of threads (0: the default) can be; -1 with an exception. */
 int cbq_get_format(const char *name, int *format);
@@ -40,4 +44,4 @@ PyObject *cbq_bind_matmul(struct cbq_matmul_args *a, PyObject *x, const char *dt
                           const char *isa);
 
 extern PyMethodDef cbq_decode_methods[], cbq_encode_methods[], cbq_machine_methods[], cbq_product_methods[], cbq_codec_methods[],
-    cbq_plane_methods[];
+    cbq_plane_methods[], cbq_operator_methods[];

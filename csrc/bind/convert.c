@@ -51,6 +51,40 @@ int cbq_get_out(PyObject *object, const char *name, cbq_out *out) {
     return 0;
 }
 
+/* CBQ_F32 .. of a dtype, -1 of others. */
+static int float_type(PyArrayObject *array) {
+    if (!PyArray_ISNOTSWAPPED(array)) return -1;
+    switch (PyArray_TYPE(array)) {
+    case NPY_FLOAT: return CBQ_F32;
+    case NPY_HALF: return CBQ_F16;
+    case NPY_USHORT: return CBQ_BF16;
+    default: return -1;
+    }
+}
+
+int cbq_get_array(PyObject *object, const char *name, int writable, cbq_array *to) {
+    if (!PyArray_Check(object)) {
+        PyErr_Format(PyExc_TypeError, "%s: expected a NumPy array, got %.100s", name, Py_TYPE(object)->tp_name);
+        return -1;
+    }
+    PyArrayObject *array = (PyArrayObject *)object;
+    to->data = PyArray_DATA(array), to->ndim = PyArray_NDIM(array), to->dtype = float_type(array);
+    if (to->dtype < 0) {
+        PyErr_Format(PyExc_TypeError, "%s: expected float32, float16 or uint16, got dtype %S", name, (PyObject *)PyArray_DESCR(array));
+        return -1;
+    }
+    if (to->ndim > CBQ_MAX_DIMS) {
+        PyErr_Format(PyExc_ValueError, "%s: expected at most %d dimensions, got %d", name, CBQ_MAX_DIMS, to->ndim);
+        return -1;
+    }
+    if (writable && !PyArray_ISWRITEABLE(array)) {
+        PyErr_Format(PyExc_ValueError, "%s: expected a writable array, got a read-only one", name);
+        return -1;
+    }
+    for (int i = 0; i < to->ndim; i++) to->shape[i] = PyArray_DIM(array, i), to->strides[i] = PyArray_STRIDE(array, i);
+    return 0;
+}
+
 int cbq_get_format(const char *name, int *format) {
     *format = cbq_find_format(name);
     if (*format >= 0) return 0;

@@ -63,14 +63,13 @@ static void stream_range(void *context, int64_t begin, int64_t end) {
     atomic_thread_fence(memory_order_seq_cst);
 }
 
-static int should_stream(const cbq_float_job *t, int64_t n, int threads, int stream) {
-    if (t->out_bytes > TILE_BYTES) return 0;
+int cbq_should_stream(const cbq_kernels *k, int64_t bytes, int threads, int stream) {
     if (stream >= 0) return stream;
-    const cbq_kernels *k = t->kernels;
     int64_t from = k->stream_from ? k->stream_from : 2 * cbq_last_cache_bytes();
-    return threads <= k->stream_threads && from > 0 && n * t->out_bytes > from;
+    return threads <= k->stream_threads && from > 0 && bytes > from;
 }
 
 void cbq_write_floats(cbq_float_job *job, int64_t n, int elements, int threads, int stream) {
-    cbq_parallel(n, GRAIN / elements, threads, should_stream(job, n, threads, stream) ? stream_range : decode_range, job);
+    int past = job->out_bytes <= TILE_BYTES && cbq_should_stream(job->kernels, n * job->out_bytes, threads, stream);
+    cbq_parallel(n, GRAIN / elements, threads, past ? stream_range : decode_range, job);
 }

@@ -22,3 +22,6 @@ typedef struct {
 
 /* n blocks of `elements` each; stream: stores past the cache, 1, 0, or -1 to decide by the size. */
 void cbq_write_floats(cbq_float_job *job, int64_t n, int elements, int threads, int stream);
+
+/* Whether an output of so many bytes is to be stored past the cache. */
+int cbq_should_stream(const cbq_kernels *kernels, int64_t bytes, int threads, int stream);

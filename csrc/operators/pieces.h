@@ -1,0 +1,42 @@
+/* Rows in pieces of CBQ_W elements, which is what one f_store takes. The last piece of a row may be shorter: it goes through memory
+   of its own, so that each element is computed in the same way wherever a row is cut. */
+#pragma once
+#include "../array.h"
+#include "../lanes/common.h"
+#include "operators.h"
+
+enum { VECTORS = CBQ_W / CBQ_LANES };
+
+/* The type of a row: one of three constants, or what the arguments say. */
+CBQ_FN int type_of(int mix, int dtype) { return mix == CBQ_MIXED ? dtype : mix; }
+
+CBQ_FN F f_ld_as(const uint8_t *p, int dtype) {
+    if (dtype == CBQ_F32) return f_ld_f32(p);
+    return dtype == CBQ_F16 ? f_ld_f16(p) : f_ld_bf16(p);
+}
+
+/* n elements from number i on, zeros beyond them. */
+CBQ_FN void load_piece(const uint8_t *row, int64_t i, int64_t n, int dtype, F v[VECTORS]) {
+    const int size = cbq_float_bytes(dtype);
+    const uint8_t *p = row + i * size;
+    uint8_t last[CBQ_W * 4] = {0};
+    if (n < CBQ_W) p = memcpy(last, p, (size_t)(n * size));
+    CBQ_UNROLL_ALL
+    for (int k = 0; k < VECTORS; k++) v[k] = f_ld_as(p + k * CBQ_LANES * size, dtype);
+}
+CBQ_FN void store_piece(uint8_t *row, int64_t i, int64_t n, int dtype, const F v[VECTORS]) {
+    const int size = cbq_float_bytes(dtype);
+    uint8_t last[CBQ_W * 4], *p = row + i * size;
+    if (n == CBQ_W) {
+        if (dtype == CBQ_F32) f_store(p, v, CBQ_F32);
+        else if (dtype == CBQ_F16) f_store(p, v, CBQ_F16);
+        else f_store(p, v, CBQ_BF16);
+        return;
+    }
+    f_store(last, v, dtype);
+    memcpy(p, last, (size_t)(n * size));
+}
+
+/* One function for each mixture. */
+#define CBQ_EACH_MIX(FUNCTION) FUNCTION(F32, f32) FUNCTION(F16, f16) FUNCTION(BF16, bf16) FUNCTION(MIXED, mixed)
+#define CBQ_MIX_ROW(name) {name##_f32, name##_f16, name##_bf16, name##_mixed}
