@@ -104,7 +104,7 @@ def encode_codes(
     largest: float = 1.0,
 ) -> None: ...
 
-# csrc/bind/operators.c
+# csrc/bind/operators.c: arrays are float32, float16 or uint16, which stands for bfloat16
 def vector_add(
     a: NDArray[Any],
     b: NDArray[Any],
@@ -112,6 +112,88 @@ def vector_add(
     threads: int = 0,
     isa: str | None = None,
     stream: int = -1,
+) -> None: ...
+def router(
+    logits: NDArray[Any],
+    bias: NDArray[Any],
+    unbiased: NDArray[Any],
+    biased: NDArray[Any],
+    scoring: str = "sqrtsoftplus",
+    threads: int = 0,
+    isa: str | None = None,
+) -> None: ...
+def route(
+    logits: NDArray[Any],
+    bias: NDArray[Any],
+    ids: NDArray[np.int32],
+    weights: NDArray[Any],
+    k: int,
+    scale: float = 1.0,
+    normalize: bool = False,
+    scoring: str = "sqrtsoftplus",
+    threads: int = 0,
+    isa: str | None = None,
+) -> None: ...
+def compressor_pool(
+    gate: NDArray[Any],
+    kv: NDArray[Any],
+    ape: NDArray[Any],
+    out: NDArray[Any],
+    ape_on_gate: bool = False,
+    threads: int = 0,
+    isa: str | None = None,
+) -> None: ...
+def mhc_sinkhorn_split(
+    mix: NDArray[Any],
+    scale: NDArray[Any],
+    base: NDArray[Any],
+    pre: NDArray[Any],
+    post: NDArray[Any],
+    comb: NDArray[Any],
+    iters: int = 20,
+    eps: float = 1e-6,
+    ends_with_columns: bool = False,
+    src_first: bool = False,
+    threads: int = 0,
+    isa: str | None = None,
+) -> None: ...
+def mhc_collapse(
+    pre: NDArray[Any],
+    h: NDArray[Any],
+    out: NDArray[Any],
+    threads: int = 0,
+    isa: str | None = None,
+    stream: int = -1,
+) -> None: ...
+def mhc_expand(
+    block_out: NDArray[Any],
+    post: NDArray[Any],
+    comb: NDArray[Any],
+    residual: NDArray[Any],
+    out: NDArray[Any],
+    src_first: bool = False,
+    threads: int = 0,
+    isa: str | None = None,
+    stream: int = -1,
+) -> None: ...
+def partial_rope(
+    x: NDArray[Any],
+    positions: NDArray[np.float64],
+    out: NDArray[Any],
+    n_rot: int = 64,
+    theta: float = 10000.0,
+    inverse: bool = False,
+    neighbours: bool = False,
+    threads: int = 0,
+    isa: str | None = None,
+    stream: int = -1,
+) -> None: ...
+def swiglu(
+    gate: NDArray[np.float32],
+    up: NDArray[np.float32],
+    out: NDArray[np.float32],
+    threads: int = 0,
+    isa: str | None = None,
 ) -> None: ...
 
 # csrc/bind/machine.c

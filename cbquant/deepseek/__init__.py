@@ -13,7 +13,20 @@ array([11., 22.], dtype=float32)
 from __future__ import annotations
 
 from cbquant.deepseek._add import vector_add
+from cbquant.deepseek._mhc import mhc_collapse, mhc_expand, mhc_sinkhorn_split
+from cbquant.deepseek._moe import moe_ffn
+from cbquant.deepseek._pool import compressor_pool
+from cbquant.deepseek._rope import partial_rope
+from cbquant.deepseek._router import route, router_sqrtsoftplus
 
 __all__ = [
+    "compressor_pool",
+    "mhc_collapse",
+    "mhc_expand",
+    "mhc_sinkhorn_split",
+    "moe_ffn",
+    "partial_rope",
+    "route",
+    "router_sqrtsoftplus",
     "vector_add",
 ]

@@ -152,7 +152,7 @@ def check_output(out: Any, shape: tuple[int, ...], name: str = "out") -> None:
         raise ValueError(f"{name}: expected shape {shape}, got {out.shape}")
     if not out.flags.writeable:
         raise ValueError(f"{name}: expected a writable array, got a read-only one")
-    if any(size > 1 and stride == 0 for size, stride in zip(out.shape, out.strides, strict=True)):
+    if out.size and any(size > 1 and stride == 0 for size, stride in zip(out.shape, out.strides, strict=True)):
         raise ValueError(f"{name}: expected memory for each element, got strides {out.strides} for shape {shape}")
 
 
@@ -205,3 +205,10 @@ def number(value: Any, name: str) -> float:
     if not np.isfinite(result):
         raise ValueError(f"{name}: expected a finite number, got {result}")
     return result
+
+
+def flag(value: Any, name: str) -> bool:
+    """True or False."""
+    if not isinstance(value, (bool, np.bool_)):
+        raise TypeError(f"{name}: expected True or False, got {type(value).__name__}")
+    return bool(value)

@@ -25,6 +25,8 @@ int cbq_get_aligned_view(PyObject *object, const char *name, cbq_view *view); /*
 
 /* An array of float32, float16 or uint16 (which stands for bfloat16) at any strides. */
 int cbq_get_array(PyObject *object, const char *name, int writable, cbq_array *array);
+/* A writable C-contiguous array of int32. */
+int cbq_get_int32(PyObject *object, const char *name, cbq_out *out);
 
 /* The index of a format, CBQ_F32 .., and whether a number of threads (0: the default) can be; -1 with an exception. */
 int cbq_get_format(const char *name, int *format);

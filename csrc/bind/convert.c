@@ -85,6 +85,14 @@ int cbq_get_array(PyObject *object, const char *name, int writable, cbq_array *t
     return 0;
 }
 
+int cbq_get_int32(PyObject *object, const char *name, cbq_out *out) {
+    if (cbq_get_out(object, name, out)) return -1;
+    PyArrayObject *array = (PyArrayObject *)object;
+    if (PyArray_TYPE(array) == NPY_INT32 && PyArray_ISBEHAVED(array)) return 0;
+    PyErr_Format(PyExc_TypeError, "%s: expected aligned int32, got dtype %S", name, (PyObject *)PyArray_DESCR(array));
+    return -1;
+}
+
 int cbq_get_format(const char *name, int *format) {
     *format = cbq_find_format(name);
     if (*format >= 0) return 0;

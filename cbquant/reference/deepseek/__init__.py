@@ -11,7 +11,20 @@ array([11., 22.])
 from __future__ import annotations
 
 from ._add import vector_add
+from ._mhc import mhc_collapse, mhc_expand, mhc_sinkhorn_split
+from ._moe import moe_ffn
+from ._pool import compressor_pool
+from ._rope import partial_rope
+from ._router import route, router_sqrtsoftplus
 
 __all__ = [
+    "compressor_pool",
+    "mhc_collapse",
+    "mhc_expand",
+    "mhc_sinkhorn_split",
+    "moe_ffn",
+    "partial_rope",
+    "route",
+    "router_sqrtsoftplus",
     "vector_add",
 ]

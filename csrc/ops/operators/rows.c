@@ -42,6 +42,13 @@ static void stream_part(const cbq_row_job *j, int64_t r, int64_t at, int64_t n, 
     fill_at(j, r, at + head + whole, n - head - whole, y);
 }
 
+void cbq_stream_bytes(const cbq_kernels *kernels, uint8_t *y, const uint8_t *from, int64_t bytes) {
+    const int64_t in_front = (int64_t)(-(uintptr_t)y % LINE), head = in_front < bytes ? in_front : bytes, whole = (bytes - head) / LINE * LINE;
+    memcpy(y, from, (size_t)head);
+    kernels->stream_copy(y + head, from + head, whole);
+    memcpy(y + head + whole, from + head + whole, (size_t)(bytes - head - whole));
+}
+
 /* Elements begin .. end - 1 of all rows, part of a row by part of a row. */
 static void in_parts(const cbq_row_job *j, int64_t begin, int64_t end,
                      void (*part)(const cbq_row_job *j, int64_t r, int64_t at, int64_t n, uint8_t *const y[])) {

@@ -21,3 +21,6 @@ void cbq_fill_rows(cbq_row_job *job, int64_t alone, int64_t grain, const cbq_how
 
 /* Elements below which arithmetic that memory limits stays on one thread, and a thread's piece of more. */
 enum { CBQ_ROWS_ALONE = 1 << 19, CBQ_ROWS_GRAIN = 1 << 16 };
+
+/* A copy past the cache of any bytes anywhere; the caller fences. */
+void cbq_stream_bytes(const cbq_kernels *kernels, uint8_t *y, const uint8_t *from, int64_t bytes);

@@ -1,0 +1,62 @@
+/* Scores of experts, and the choice of the largest. */
+#pragma once
+#include "pieces.h"
+#include "../lanes/exp.h"
+#include "../lanes/log.h"
+
+CBQ_FN void score_lanes(const float *logits, const float *bias, float *unbiased, float *biased, int scoring) {
+    F x = f_ld(logits), s = scoring == CBQ_SIGMOID ? f_sigmoid(x) : f_sqrt_softplus(x);
+    f_st_f32(unbiased, s);
+    f_st_f32(biased, f_add(s, f_ld(bias)));
+}
+CBQ_FN void score_row(const float *logits, const float *bias, float *unbiased, float *biased, int64_t n, int scoring) {
+    int64_t i = 0;
+    for (; i + CBQ_LANES <= n; i += CBQ_LANES) score_lanes(logits + i, bias + i, unbiased + i, biased + i, scoring);
+    if (i == n) return;
+    float last[4][CBQ_LANES] = {{0}};
+    const size_t rest = (size_t)(n - i) * 4;
+    memcpy(last[0], logits + i, rest), memcpy(last[1], bias + i, rest);
+    score_lanes(last[0], last[1], last[2], last[3], scoring);
+    memcpy(unbiased + i, last[2], rest), memcpy(biased + i, last[3], rest);
+}
+static void score(const float *logits, const float *bias, float *unbiased, float *biased, int64_t n, int scoring) {
+    if (scoring == CBQ_SIGMOID) score_row(logits, bias, unbiased, biased, n, CBQ_SIGMOID);
+    else score_row(logits, bias, unbiased, biased, n, CBQ_SQRTSOFTPLUS);
+}
+
+/* Orders floats as integers: NaN below -inf, both zeros alike. Then the lower place wins. */
+CBQ_FN uint64_t choice_key(float score, int64_t place) {
+    uint32_t u = cbq_as_u32(score + 0.0f);
+    u = score != score ? 0 : u >> 31 ? ~u : u | 0x80000000u;
+    return (uint64_t)u << 32 | (uint32_t)~place;
+}
+CBQ_FN float key_score(uint64_t key) {
+    uint32_t u = (uint32_t)(key >> 32);
+    return cbq_as_f32(u >> 31 ? u & 0x7fffffffu : ~u);
+}
+
+/* Into its place among the `count` largest so far, of which there is room for k; the smallest of them is lost. */
+CBQ_FN int64_t choice_insert(uint64_t *keys, int64_t count, int64_t k, uint64_t key) {
+    int64_t i = count < k ? count : k - 1;
+    for (; i > 0 && keys[i - 1] < key; i--) keys[i] = keys[i - 1];
+    keys[i] = key;
+    return count < k ? count + 1 : k;
+}
+/* Most vectors hold nothing larger than the k-th largest so far; an equal score comes later and loses. What compares with nothing
+   (NaN on either side) is looked at. */
+static void choose(const float *scores, int64_t n, int64_t k, uint64_t *keys) {
+    int64_t count = 0, i = 0;
+    for (; i < n && count < k; i++) count = choice_insert(keys, count, k, choice_key(scores[i], i));
+    for (; i + CBQ_LANES <= n; i += CBQ_LANES) {
+        uint32_t found = ~m_bits(m_le(f_ld(scores + i), f_set1(key_score(keys[k - 1])))) & (uint32_t)((1u << CBQ_LANES) - 1);
+        for (; found; found &= found - 1) {
+            int64_t place = i + __builtin_ctz(found);
+            uint64_t key = choice_key(scores[place], place);
+            if (key > keys[k - 1]) choice_insert(keys, k, k, key);
+        }
+    }
+    for (; i < n; i++) {
+        uint64_t key = choice_key(scores[i], i);
+        if (key > keys[k - 1]) choice_insert(keys, k, k, key);
+    }
+}
