@@ -1,4 +1,4 @@
-"""The fastest ways to write memory with several threads: what decoding is measured against."""
+"""The fastest ways to write and to copy memory with several threads: what is measured against."""
 
 from __future__ import annotations
 
@@ -88,6 +88,18 @@ def memory_fills(out: NDArray[Any], crew: Crew) -> dict[str, list[Call]]:
     return fills
 
 
+def memory_copies(source: NDArray[Any], out: NDArray[Any], crew: Crew) -> dict[str, list[Call]]:
+    """Candidates that copy an array in memory with the threads of `crew`, each its part: memcpy and, where they could
+    be compiled, streaming stores. Both are contiguous and of as many bytes."""
+    pieces = (np.array_split(array.reshape(-1).view(np.uint8), crew.threads) for array in (out, source))
+    places = [(to.ctypes.data, part.ctypes.data, to.nbytes) for to, part in zip(*pieces, strict=True)]
+    copies = {"memcpy": [crew.together([functools.partial(ctypes.memmove, *place) for place in places])]}
+    stream_copy, _ = load_stream_copy()
+    if stream_copy is not None:
+        copies["stream"] = [crew.together([functools.partial(stream_copy, *place) for place in places])]
+    return copies
+
+
 def fresh_fill(elements: int, crew: Crew) -> Call:
     """A call that allocates float32 ``[elements]``, fills it with the threads of `crew` and returns it."""
 
@@ -127,3 +139,15 @@ def load_stream_fill() -> tuple[Any, str]:
     stream_fill.argtypes = (ctypes.c_void_p, ctypes.c_uint8, ctypes.c_size_t)
     stream_fill.restype = None
     return stream_fill, "streaming stores of benchmarks/ceilings.c"
+
+
+@functools.cache
+def load_stream_copy() -> tuple[Any, str]:
+    """``stream_copy(to, from, bytes)`` of ceilings.c, compiled now, and how; else None, and why not."""
+    library, reason = compiled("ceilings.c")
+    if library is None:
+        return None, f"streaming copies were not measured: {reason}"
+    stream_copy = library.stream_copy
+    stream_copy.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)
+    stream_copy.restype = None
+    return stream_copy, "streaming stores of benchmarks/ceilings.c"

@@ -33,11 +33,12 @@ class View(NamedTuple):
     draw: Callable[[Report, Path], bool] | None = None
 
 
-def options(name: str, description: str, epilog: str) -> argparse.ArgumentParser:
-    """A parser of the options that all benchmarks have."""
+def options(name: str, description: str, epilog: str, formats: bool = True) -> argparse.ArgumentParser:
+    """A parser of the options that all benchmarks have; `formats`: --formats too."""
     parser = argparse.ArgumentParser(prog=f"python -m benchmarks.{name}", description=description, epilog=epilog)
     parser.add_argument("--quick", action="store_true", help=f"{_QUICK_ROUNDS} rounds: a first impression")
-    parser.add_argument("--formats", type=words, help="formats, with commas between them (default: all)")
+    if formats:
+        parser.add_argument("--formats", type=words, help="formats, with commas between them (default: all)")
     parser.add_argument("--threads", type=words, help="numbers of threads (default: 1,2)")
     parser.add_argument("--json", action="store_true", help="print JSON and nothing else on stdout")
     parser.add_argument("--out", type=Path, default=_RESULTS, help="folder (default: benchmarks/results)")
@@ -64,7 +65,7 @@ def chosen(args: argparse.Namespace, plan: AnyPlan) -> AnyPlan:
     ValueError
         An unknown format, a number of threads that is none.
     """
-    if args.formats:
+    if getattr(args, "formats", None):
         plan = replace(plan, formats=tuple(_formats.get(name) for name in args.formats))
     if args.threads:
         try:

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from benchmarks.report import Report, Row, by_format, held, promised, variants
 from benchmarks.tables import FORMAT, HELD, Table, numbers
+from cbquant.cli.output import Column
 
 #: Given the text of a cell and its row, the text to show.
 Mark = Callable[[str, Row], str]
@@ -25,17 +26,19 @@ def plain(text: str, row: Row) -> str:
     return text
 
 
-def group_tables(report: Report, sections: Mapping[str, Section], mark: Mark = plain) -> list[Table]:
-    """The tables of all sections, in the order of the report."""
+def group_tables(
+    report: Report, sections: Mapping[str, Section], mark: Mark = plain, of: Column = FORMAT
+) -> list[Table]:
+    """The tables of all sections, in the order of the report; `of` is the title of what the rows are of."""
     tables = []
     for letter, rows in report["sections"].items():
         for group in dict.fromkeys(row["group"] for row in rows):
             own = [row for row in rows if row["group"] == group]
-            tables.append(_table(f"{letter}. {sections[letter].title}: {group}", sections[letter], own, mark))
+            tables.append(_table(f"{letter}. {sections[letter].title}: {group}", sections[letter], own, mark, of))
     return tables
 
 
-def _table(title: str, section: Section, rows: list[Row], mark: Mark) -> Table:
+def _table(title: str, section: Section, rows: list[Row], mark: Mark, of: Column) -> Table:
     order, promises = variants(rows), promised(rows)
 
     def line(name: str, own: Mapping[str, Row]) -> list[str]:
@@ -43,7 +46,7 @@ def _table(title: str, section: Section, rows: list[Row], mark: Mark) -> Table:
         cells = [mark(f"{row['figure']:.{section.digits}f}", row) if row else "" for row in found]
         return [name, *cells, held(own.values())] if promises else [name, *cells]
 
-    columns = [FORMAT, *numbers(*order), *([HELD] if promises else [])]
+    columns = [of, *numbers(*order), *([HELD] if promises else [])]
     means = {row["variant"]: row for row in rows if row["format"] is None}
     note = f"{section.note}\nTarget: {promises}." if promises else section.note
     body = [line(name, own) for name, own in by_format(rows).items()]

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from cbquant import _core
 from cbquant._arguments import check_threads
-from cbquant.deepseek._inputs import bits, floats, output, rows
+from cbquant.deepseek._inputs import bits, dtype_of, floats, output, rows
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -51,7 +51,7 @@ def vector_add(a: Any, b: Any, *, out: NDArray[Any] | None = None, threads: int 
     second = floats(b, "b")
     if second.shape != first.shape:
         raise ValueError(f"b: expected the shape of a, {first.shape}, got {second.shape}")
-    result = output(out, first.shape, first.dtype.name, {"a": first, "b": second})
+    result = output(out, first.shape, dtype_of(first), {"a": first, "b": second})
     stream = THROUGH_CACHE if out is None else -1
     _core.vector_add(bits(rows(first)), bits(rows(second)), bits(result), check_threads(threads), None, stream)
     return result

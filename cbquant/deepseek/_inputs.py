@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import operator
-from typing import TYPE_CHECKING, Any
+from functools import cache
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
@@ -12,9 +13,22 @@ from cbquant._arguments import DTYPES, empty, float_dtype_name
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+# Decoding one token calls dozens of operators that take a few microseconds each, so what is usual is looked for first,
+# and nothing here asks a dtype for its name, which takes longer than many of them.
+
 # Steps that NumPy may take to find out whether two views share an element; where they do not suffice, they may.
 _OVERLAP_WORK: Any = 10_000  # NumPy's stubs know its two special values only
 _MAX_DIMS = 32  # as csrc/array.h has it
+# The names of dtypes; bfloat16 joins them when it is first seen.
+_NAMES: dict[np.dtype[Any], str] = {np.dtype(np.float32): "float32", np.dtype(np.float16): "float16"}
+_BITS = np.dtype(np.uint16)
+
+
+@cache
+def _axes(dims: str) -> tuple[tuple[str, ...], tuple[tuple[int, int], ...]]:
+    """The words of `dims`, and the places and values of those that are numbers."""
+    axes = tuple(dims.split())
+    return axes, tuple((place, int(axis)) for place, axis in enumerate(axes) if axis.isdigit())
 
 
 class Sizes(dict[str, int]):
@@ -29,17 +43,22 @@ class Sizes(dict[str, int]):
 
     def check(self, name: str, dims: str, shape: tuple[int, ...]) -> None:
         """A ValueError where `shape` is not what `dims` says: letters and numbers with blanks between."""
-        axes = dims.split()
-        fits = len(axes) == len(shape)
-        for axis, size in zip(axes, shape, strict=False):
-            fits = fits and size == (int(axis) if axis.isdigit() else self.get(axis, size))
-        if not fits:
-            known = [f"{axis} = {self[axis]}" for axis in axes if axis in self]
-            text = f"[{', '.join(axes)}]" + (f" with {', '.join(known)}" if known else "")
-            raise ValueError(f"{name}: expected {text}, got shape {shape}")
+        axes, numbers = _axes(dims)
+        known = len(self)
+        if len(axes) != len(shape):
+            self._refuse(name, axes, shape, known)
+        for place, size in numbers:
+            if shape[place] != size:
+                self._refuse(name, axes, shape, known)
         for axis, size in zip(axes, shape, strict=True):
-            if not axis.isdigit():
-                self.setdefault(axis, size)
+            if self.setdefault(axis, size) != size:
+                self._refuse(name, axes, shape, known)
+
+    def _refuse(self, name: str, axes: tuple[str, ...], shape: tuple[int, ...], known: int) -> NoReturn:
+        said = list(self)[:known]  # by arguments before this one
+        words = [f"{axis} = {self[axis]}" for axis in axes if axis in said and not axis.isdigit()]
+        text = f"[{', '.join(axes)}]" + (f" with {', '.join(words)}" if words else "")
+        raise ValueError(f"{name}: expected {text}, got shape {shape}")
 
     def shape(self, dims: str) -> tuple[int, ...]:
         """The shape that `dims` stands for.
@@ -47,7 +66,7 @@ class Sizes(dict[str, int]):
         >>> Sizes(T=3).shape("T 4")
         (3, 4)
         """
-        return tuple(int(axis) if axis.isdigit() else self[axis] for axis in dims.split())
+        return tuple(int(axis) if axis.isdigit() else self[axis] for axis in _axes(dims)[0])
 
 
 def floats(x: Any, name: str, dims: str | None = None, sizes: Sizes | None = None) -> NDArray[Any]:
@@ -69,12 +88,9 @@ def floats(x: Any, name: str, dims: str | None = None, sizes: Sizes | None = Non
     ValueError
         Another shape, or another byte order than that of the machine.
     """
-    array = np.asarray(x)
-    if float_dtype_name(array) is None or array.dtype == np.uint16:
-        if array.dtype.name in DTYPES:
-            raise ValueError(f"{name}: expected native byte order, got dtype {array.dtype.str}")
-        hint = "; .astype(np.float32) makes it so" if array.dtype.kind in "biuf" else ""
-        raise TypeError(f"{name}: expected float32, float16 or bfloat16, got {array.dtype.name}{hint}")
+    array: NDArray[Any] = np.asarray(x)
+    if array.dtype not in _NAMES:
+        _learn(array.dtype, name)
     if dims is not None and sizes is not None:
         sizes.check(name, dims, array.shape)
     elif array.ndim > _MAX_DIMS:
@@ -82,11 +98,27 @@ def floats(x: Any, name: str, dims: str | None = None, sizes: Sizes | None = Non
     return array
 
 
+def _learn(dtype: np.dtype[Any], name: str) -> None:
+    """A dtype that is not among the known ones yet: bfloat16, or an error."""
+    if dtype.name == "bfloat16" and dtype.isnative:
+        _NAMES[dtype] = "bfloat16"
+        return
+    if dtype.name in DTYPES:
+        raise ValueError(f"{name}: expected native byte order, got dtype {dtype.str}")
+    hint = "; .astype(np.float32) makes it so" if dtype.kind in "iuf" and dtype != _BITS else ""
+    raise TypeError(f"{name}: expected float32, float16 or bfloat16, got {dtype.name}{hint}")
+
+
+def dtype_of(array: NDArray[Any]) -> str:
+    """float32, float16 or bfloat16, of an array that came through `floats`."""
+    return _NAMES[array.dtype]
+
+
 def is_dense(array: NDArray[Any], axis: int = -1) -> bool:
     """Whether neighbours along that axis lie side by side."""
-    if array.ndim == 0 or array.size == 0 or array.shape[axis] == 1:
+    if array.ndim == 0 or array.strides[axis] == array.itemsize:
         return True
-    return array.strides[axis] == array.itemsize
+    return array.size == 0 or array.shape[axis] == 1
 
 
 def rows(array: NDArray[Any]) -> NDArray[Any]:
@@ -96,7 +128,7 @@ def rows(array: NDArray[Any]) -> NDArray[Any]:
 
 def bits(array: NDArray[Any]) -> NDArray[Any]:
     """bfloat16 as uint16, which C takes for it; other types as they are."""
-    return array.view(np.uint16) if array.dtype.kind == "V" else array
+    return array.view(_BITS) if array.dtype.kind == "V" else array
 
 
 def output(
@@ -144,7 +176,7 @@ def check_output(out: Any, shape: tuple[int, ...], name: str = "out") -> None:
     """An error where `out` is no writable array of that shape and of one of the three dtypes."""
     if not isinstance(out, np.ndarray):
         raise TypeError(f"{name}: expected an ndarray, got {type(out).__name__}")
-    if float_dtype_name(out) is None:
+    if out.dtype not in _NAMES and float_dtype_name(out) is None:
         if out.dtype.name in DTYPES:
             raise ValueError(f"{name}: expected native byte order, got dtype {out.dtype.str}")
         raise TypeError(f"{name}: expected dtype {', '.join(DTYPES)}, got {out.dtype.name}")
@@ -152,7 +184,11 @@ def check_output(out: Any, shape: tuple[int, ...], name: str = "out") -> None:
         raise ValueError(f"{name}: expected shape {shape}, got {out.shape}")
     if not out.flags.writeable:
         raise ValueError(f"{name}: expected a writable array, got a read-only one")
-    if out.size and any(size > 1 and stride == 0 for size, stride in zip(out.shape, out.strides, strict=True)):
+    if (
+        0 in out.strides
+        and any(size > 1 and not step for size, step in zip(out.shape, out.strides, strict=True))
+        and out.size
+    ):
         raise ValueError(f"{name}: expected memory for each element, got strides {out.strides} for shape {shape}")
 
 

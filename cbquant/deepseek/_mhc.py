@@ -13,6 +13,7 @@ from cbquant.deepseek._inputs import (
     bits,
     check_apart,
     check_output,
+    dtype_of,
     floats,
     number,
     output,
@@ -104,7 +105,7 @@ def mhc_sinkhorn_split(
     results = []
     for i, (place, dims) in enumerate(zip(outputs(out, 3), ("T 4", "T 4", "T 4 4"), strict=True)):
         name = f"out[{i}]"
-        result = output(place, sizes.shape(dims), numbers.dtype.name, inputs, name=name)
+        result = output(place, sizes.shape(dims), dtype_of(numbers), inputs, name=name)
         results.append(result)
         inputs[name] = result
     pre, post, comb = results
@@ -234,6 +235,6 @@ def _output(
     by_stride = sorted(range(3), key=lambda axis: -abs(streams.strides[axis]))
     order = [axis for axis in by_stride if axis != 1 or len(shape) == 3]
     order = [axis - (axis > 1 and len(shape) == 2) for axis in order]
-    memory: NDArray[Any] = empty(tuple(shape[axis] for axis in order), streams.dtype.name)
+    memory: NDArray[Any] = empty(tuple(shape[axis] for axis in order), dtype_of(streams))
     result: NDArray[Any] = memory.transpose(tuple(order.index(axis) for axis in range(len(order))))
     return result

@@ -9,7 +9,7 @@ import numpy as np
 from cbquant import _core
 from cbquant._arguments import check_out, check_threads, empty
 from cbquant._products import PRECISIONS, _factors, _groups, _ids, _store, _weights, matmul
-from cbquant.deepseek._inputs import Sizes, check_apart, floats
+from cbquant.deepseek._inputs import Sizes, check_apart, dtype_of, floats
 from cbquant.tensor import QuantTensor
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ def moe_ffn(
                 np.add.at(total, members, parts)
             else:
                 total[members] += parts
-    return _store(empty(shape, tokens.dtype.name) if out is None else out, total)
+    return _store(empty(shape, dtype_of(tokens)) if out is None else out, total)
 
 
 def _ffn(x: NDArray[Any], expert: list[QuantTensor], precision: str, threads: int | None) -> NDArray[np.float32]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from cbquant import _core
 from cbquant._arguments import check_threads, check_word
-from cbquant.deepseek._inputs import Sizes, bits, floats, output, rows
+from cbquant.deepseek._inputs import Sizes, bits, dtype_of, floats, output, rows
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -71,7 +71,7 @@ def compressor_pool(
         raise ValueError(f"gate: expected {values.shape}, as kv, or 1 for its last axis, got shape {gates.shape}")
     places = floats(ape, "ape", "P D", sizes)
     on_gate = check_word("ape_on", ape_on, ("value", "gate")) == "gate"
-    result = output(out, sizes.shape("W D"), values.dtype.name, {"gate": gates, "kv": values, "ape": places})
+    result = output(out, sizes.shape("W D"), dtype_of(values), {"gate": gates, "kv": values, "ape": places})
     arrays = (bits(rows(gates)), bits(rows(values)), bits(rows(places)), bits(result))
     _core.compressor_pool(*arrays, on_gate, check_threads(threads))
     return result

@@ -9,12 +9,10 @@ import numpy as np
 from cbquant import _core
 from cbquant._arguments import check_threads, check_word, empty, float_dtype_name
 from cbquant.deepseek._add import THROUGH_CACHE
-from cbquant.deepseek._inputs import bits, flag, floats, number, output, rows, whole
+from cbquant.deepseek._inputs import bits, dtype_of, flag, floats, number, output, rows, whole
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-
-_EXACT = 2**53  # whole numbers that float64 holds
 
 
 def partial_rope(
@@ -38,7 +36,7 @@ def partial_rope(
     x : array
         ``[..., T, heads, head_dim]`` or ``[T, head_dim]``: float32, float16 or bfloat16.
     positions : array
-        ``[T]``: integers or real numbers, below 2^53.
+        ``[T]``: integers or real numbers, up to 2^53.
     n_rot : int
         Elements that are turned: even, 2 to head_dim.
     theta : float
@@ -98,24 +96,23 @@ def _positions(positions: Any, tokens: int) -> NDArray[np.float64]:
         raise TypeError(f"positions: expected integers or real numbers, got dtype {array.dtype}")
     if array.shape != (tokens,):
         raise ValueError(f"positions: expected [T] with T = {tokens}, got shape {array.shape}")
-    places = np.ascontiguousarray(array, np.float64)
-    if not (np.abs(places) <= _EXACT).all():
-        raise ValueError("positions: expected finite numbers up to 2^53")
-    return places
+    return np.ascontiguousarray(array, np.float64)
 
 
 def _output(out: NDArray[Any] | None, x: NDArray[Any], positions: NDArray[np.float64]) -> NDArray[Any]:
     if out is None:
-        return empty(x.shape, x.dtype.name)
+        return empty(x.shape, dtype_of(x))
     if isinstance(out, np.ndarray) and _is_same(x, out):
-        result = output(out, x.shape, x.dtype.name, {})
+        result = output(out, x.shape, dtype_of(x), {})
     else:
-        result = output(out, x.shape, x.dtype.name, {"x": x, "positions": positions})
-    if float_dtype_name(result) != x.dtype.name:
-        raise TypeError(f"out: expected the dtype of x, {x.dtype.name}, got {result.dtype.name}")
+        result = output(out, x.shape, dtype_of(x), {"x": x, "positions": positions})
+    if float_dtype_name(result) != dtype_of(x):
+        raise TypeError(f"out: expected the dtype of x, {dtype_of(x)}, got {result.dtype.name}")
     return result
 
 
 def _is_same(x: NDArray[Any], out: NDArray[Any]) -> bool:
     """Whether both are the same elements in the same places."""
-    return x.ctypes.data == out.ctypes.data and x.shape == out.shape and x.strides == out.strides and x.size > 0
+    if x is out:
+        return True
+    return x.shape == out.shape and x.strides == out.strides and x.size > 0 and x.ctypes.data == out.ctypes.data

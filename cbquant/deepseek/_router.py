@@ -9,7 +9,19 @@ import numpy as np
 
 from cbquant import _core
 from cbquant._arguments import check_threads, check_word
-from cbquant.deepseek._inputs import Sizes, bits, check_apart, flag, floats, number, output, outputs, rows, whole
+from cbquant.deepseek._inputs import (
+    Sizes,
+    bits,
+    check_apart,
+    dtype_of,
+    flag,
+    floats,
+    number,
+    output,
+    outputs,
+    rows,
+    whole,
+)
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -65,7 +77,7 @@ def router_sqrtsoftplus(
     results = []
     for i, place in enumerate(outputs(out, 2)):
         name = f"out[{i}]"
-        result = output(place, scores.shape, scores.dtype.name, inputs, name=name)
+        result = output(place, scores.shape, dtype_of(scores), inputs, name=name)
         results.append(result)
         inputs[name] = result
     unbiased, biased = results
@@ -144,7 +156,7 @@ def route(
     inputs = {"logits": scores, "bias": offsets}
     place, other = outputs(out, 2)
     ids = _ids(place, (sizes["T"], count), inputs)
-    weights = output(other, ids.shape, scores.dtype.name, {**inputs, "out[0]": ids}, name="out[1]")
+    weights = output(other, ids.shape, dtype_of(scores), {**inputs, "out[0]": ids}, name="out[1]")
     arrays = (bits(rows(scores)), bits(rows(offsets)), ids, bits(weights))
     _core.route(*arrays, count, factor, *words, check_threads(threads))
     return ids, weights

@@ -8,9 +8,11 @@ typedef struct {
     int threads, stream;
     const char *isa;
 } how_words;
-static int get_how(const how_words *words, cbq_how *how) {
+/* Looking for a variable takes as long as a small operator: it is done where there may be work for threads. */
+enum { NEEDS_NO_THREADS = 1 << 13 };
+static int get_how(const how_words *words, int64_t work, cbq_how *how) {
     how->threads = words->threads, how->stream = words->stream;
-    if (cbq_check_threads(words->threads) || cbq_use_environment(words->threads == 0)) return -1;
+    if (cbq_check_threads(words->threads) || cbq_use_environment(words->threads == 0 && work >= NEEDS_NO_THREADS)) return -1;
     return cbq_get_level(words->isa, &how->level);
 }
 
@@ -40,7 +42,7 @@ static PyObject *vector_add(PyObject *module, PyObject *args, PyObject *kwargs) 
     cbq_vector_add_args t;
     cbq_status st = {CBQ_OK, ""};
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OOO|izi", names, &a, &b, &out, &how.threads, &how.isa, &how.stream)) return NULL;
-    if (GET_ARRAYS({a, "a", 0, &t.a}, {b, "b", 0, &t.b}, {out, "out", 1, &t.out}) || get_how(&how, &t.how)) return NULL;
+    if (GET_ARRAYS({a, "a", 0, &t.a}, {b, "b", 0, &t.b}, {out, "out", 1, &t.out}) || get_how(&how, cbq_elements(&t.a), &t.how)) return NULL;
     Py_BEGIN_ALLOW_THREADS
     cbq_vector_add(&t, &st);
     Py_END_ALLOW_THREADS
@@ -69,7 +71,7 @@ static PyObject *router(PyObject *module, PyObject *args, PyObject *kwargs) {
                                      &how.isa)) return NULL;
     if (GET_ARRAYS({logits, "logits", 0, &t.logits}, {bias, "bias", 0, &t.bias}, {unbiased, "out[0]", 1, &t.unbiased},
                    {biased, "out[1]", 1, &t.biased})) return NULL;
-    if (get_scoring(scoring, &t.scoring) || get_how(&how, &t.how)) return NULL;
+    if (get_scoring(scoring, &t.scoring) || get_how(&how, cbq_elements(&t.logits), &t.how)) return NULL;
     Py_BEGIN_ALLOW_THREADS
     cbq_router(&t, &st);
     Py_END_ALLOW_THREADS
@@ -88,7 +90,7 @@ static PyObject *route(PyObject *module, PyObject *args, PyObject *kwargs) {
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OOOOL|fpsiz", names, &logits, &bias, &ids, &weights, &k, &t.scale, &t.normalize, &scoring,
                                      &how.threads, &how.isa)) return NULL;
     if (GET_ARRAYS({logits, "logits", 0, &t.logits}, {bias, "bias", 0, &t.bias}, {weights, "out[1]", 1, &t.weights})) return NULL;
-    if (cbq_get_int32(ids, "out[0]", &t.ids) || get_scoring(scoring, &t.scoring) || get_how(&how, &t.how)) return NULL;
+    if (cbq_get_int32(ids, "out[0]", &t.ids) || get_scoring(scoring, &t.scoring) || get_how(&how, cbq_elements(&t.logits), &t.how)) return NULL;
     t.k = k;
     Py_BEGIN_ALLOW_THREADS
     cbq_route(&t, &st);
@@ -104,8 +106,8 @@ static PyObject *compressor_pool(PyObject *module, PyObject *args, PyObject *kwa
     cbq_pool_args t = {.ape_on_gate = 0};
     cbq_status st = {CBQ_OK, ""};
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OOOO|piz", names, &gate, &kv, &ape, &out, &t.ape_on_gate, &how.threads, &how.isa)) return NULL;
-    if (GET_ARRAYS({gate, "gate", 0, &t.gate}, {kv, "kv", 0, &t.kv}, {ape, "ape", 0, &t.ape}, {out, "out", 1, &t.out}) || get_how(&how, &t.how))
-        return NULL;
+    if (GET_ARRAYS({gate, "gate", 0, &t.gate}, {kv, "kv", 0, &t.kv}, {ape, "ape", 0, &t.ape}, {out, "out", 1, &t.out})) return NULL;
+    if (get_how(&how, cbq_elements(&t.kv), &t.how)) return NULL;
     Py_BEGIN_ALLOW_THREADS
     cbq_pool(&t, &st);
     Py_END_ALLOW_THREADS
@@ -122,7 +124,8 @@ static PyObject *mhc_sinkhorn_split(PyObject *module, PyObject *args, PyObject *
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OOOOOO|idppiz", names, &mix, &scale, &base, &pre, &post, &comb, &t.iters, &t.eps,
                                      &t.ends_with_columns, &t.src_first, &how.threads, &how.isa)) return NULL;
     if (GET_ARRAYS({mix, "mix", 0, &t.mix}, {scale, "scale", 0, &t.scale}, {base, "base", 0, &t.base})) return NULL;
-    if (GET_ARRAYS({pre, "out[0]", 1, &t.pre}, {post, "out[1]", 1, &t.post}, {comb, "out[2]", 1, &t.comb}) || get_how(&how, &t.how)) return NULL;
+    if (GET_ARRAYS({pre, "out[0]", 1, &t.pre}, {post, "out[1]", 1, &t.post}, {comb, "out[2]", 1, &t.comb})) return NULL;
+    if (get_how(&how, cbq_elements(&t.mix) * t.iters, &t.how)) return NULL;
     Py_BEGIN_ALLOW_THREADS
     cbq_sinkhorn_split(&t, &st);
     Py_END_ALLOW_THREADS
@@ -137,7 +140,7 @@ static PyObject *mhc_collapse(PyObject *module, PyObject *args, PyObject *kwargs
     cbq_collapse_args t;
     cbq_status st = {CBQ_OK, ""};
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OOO|izi", names, &pre, &h, &out, &how.threads, &how.isa, &how.stream)) return NULL;
-    if (GET_ARRAYS({pre, "pre", 0, &t.pre}, {h, "h", 0, &t.h}, {out, "out", 1, &t.out}) || get_how(&how, &t.how)) return NULL;
+    if (GET_ARRAYS({pre, "pre", 0, &t.pre}, {h, "h", 0, &t.h}, {out, "out", 1, &t.out}) || get_how(&how, cbq_elements(&t.h), &t.how)) return NULL;
     Py_BEGIN_ALLOW_THREADS
     cbq_collapse(&t, &st);
     Py_END_ALLOW_THREADS
@@ -154,7 +157,7 @@ static PyObject *mhc_expand(PyObject *module, PyObject *args, PyObject *kwargs) 
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OOOOO|pizi", names, &block_out, &post, &comb, &residual, &out, &t.src_first, &how.threads,
                                      &how.isa, &how.stream)) return NULL;
     if (GET_ARRAYS({block_out, "block_out", 0, &t.block_out}, {post, "post", 0, &t.post}, {comb, "comb", 0, &t.comb},
-                   {residual, "residual", 0, &t.residual}, {out, "out", 1, &t.out}) || get_how(&how, &t.how)) return NULL;
+                   {residual, "residual", 0, &t.residual}, {out, "out", 1, &t.out}) || get_how(&how, cbq_elements(&t.residual), &t.how)) return NULL;
     Py_BEGIN_ALLOW_THREADS
     cbq_expand(&t, &st);
     Py_END_ALLOW_THREADS
@@ -172,7 +175,7 @@ static PyObject *partial_rope(PyObject *module, PyObject *args, PyObject *kwargs
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OOO|Ldppizi", names, &x, &positions, &out, &n_rot, &t.theta, &t.inverse, &t.neighbours,
                                      &how.threads, &how.isa, &how.stream)) return NULL;
     if (GET_ARRAYS({x, "x", 0, &t.x}, {out, "out", 1, &t.out}) || cbq_get_aligned_view(positions, "positions", &t.positions)) return NULL;
-    if (get_how(&how, &t.how)) return NULL;
+    if (get_how(&how, cbq_elements(&t.x), &t.how)) return NULL;
     t.n_rot = n_rot;
     Py_BEGIN_ALLOW_THREADS
     cbq_rope(&t, &st);
@@ -188,7 +191,8 @@ static PyObject *swiglu(PyObject *module, PyObject *args, PyObject *kwargs) {
     cbq_swiglu_args t;
     cbq_status st = {CBQ_OK, ""};
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OOO|iz", names, &gate, &up, &out, &how.threads, &how.isa)) return NULL;
-    if (GET_ARRAYS({gate, "gate", 0, &t.gate}, {up, "up", 0, &t.up}, {out, "out", 1, &t.out}) || get_how(&how, &t.how)) return NULL;
+    if (GET_ARRAYS({gate, "gate", 0, &t.gate}, {up, "up", 0, &t.up}, {out, "out", 1, &t.out})) return NULL;
+    if (get_how(&how, cbq_elements(&t.gate), &t.how)) return NULL;
     Py_BEGIN_ALLOW_THREADS
     cbq_swiglu(&t, &st);
     Py_END_ALLOW_THREADS

@@ -14,7 +14,7 @@ CBQ_FN F f_exp(F a) {
     F x = f_min(high, f_max(low, a)); /* of a NaN both give the second operand, which is it */
     F shifted = f_fma(x, f_set1(0x1.715476p+0f), f_set1(CBQ_ROUNDER));
     F n = f_sub(shifted, f_set1(CBQ_ROUNDER));
-    F r = f_fnma(n, f_set1(0x1.bd0106p-13f * -1), f_fnma(n, f_set1(355.0f / 512.0f), x));
+    F r = f_fnma(n, f_set1(-0x1.bd0106p-13f), f_fnma(n, f_set1(355.0f / 512.0f), x));
     F p = f_set1(0x1.6a23cep-10f);
     p = f_fma(p, r, f_set1(0x1.123a20p-7f));
     p = f_fma(p, r, f_set1(0x1.5558f2p-5f));

@@ -149,8 +149,12 @@ static cbq_code check(const cbq_rope_args *a, cbq_status *st) {
         return cbq_fail(st, CBQ_BAD_VALUE, "n_rot: expected an even number from 2 to %lld, got %lld", (long long)a->x.shape[last],
                         (long long)a->n_rot);
     const int64_t tokens = a->x.shape[last == 1 ? 0 : last - 2];
-    if (a->positions.bytes == tokens * 8) return CBQ_OK;
-    return cbq_fail(st, CBQ_BAD_VALUE, "positions: expected %lld, got %lld bytes", (long long)tokens, (long long)a->positions.bytes);
+    if (a->positions.bytes != tokens * 8)
+        return cbq_fail(st, CBQ_BAD_VALUE, "positions: expected %lld, got %lld bytes", (long long)tokens, (long long)a->positions.bytes);
+    const double *positions = (const double *)(const void *)a->positions.data;
+    for (int64_t t = 0; t < tokens; t++) /* whole numbers that a double holds */
+        if (!(fabs(positions[t]) <= 0x1p53)) return cbq_fail(st, CBQ_BAD_VALUE, "positions: expected finite numbers up to 2^53, got %g", positions[t]);
+    return CBQ_OK;
 }
 
 cbq_code cbq_rope(const cbq_rope_args *a, cbq_status *st) {

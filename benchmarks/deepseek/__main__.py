@@ -1,0 +1,5 @@
+import sys
+
+from benchmarks.deepseek.command import main
+
+sys.exit(main())
