@@ -15,9 +15,7 @@ from benchmarks.deepseek import cases, command, elementwise, limits, peers, targ
 from benchmarks.deepseek.plan import DTYPES, Plan
 from benchmarks.timing import Timing
 
-TINY = Plan(
-    rounds=2, sample_seconds=0, tokens=12, few_tokens=(1,), columns=64, head=70, experts=20, copy_bytes=1 << 16
-)
+TINY = Plan(rounds=2, sample_seconds=0, tokens=12, few_tokens=(1,), columns=64, head=70, experts=20, copy_bytes=1 << 16)
 MAKERS = [*elementwise.BY_MEMORY, *elementwise.BY_ARITHMETIC]
 
 
@@ -75,7 +73,9 @@ def test_torch_computes_the_same():
 def test_copies_copy_all_of_it(threads, offset):
     source = np.random.default_rng(0).integers(0, 256, 10_001, dtype=np.uint8)[offset:]
     memory = np.zeros(source.size + 64, np.uint8)
-    for name, calls in ceilings.memory_copies(source, memory[64 - offset :][: source.size], ceilings.Crew(threads)).items():
+    for name, calls in ceilings.memory_copies(
+        source, memory[64 - offset :][: source.size], ceilings.Crew(threads)
+    ).items():
         memory[...] = 0
         calls[0]()
         assert np.array_equal(memory[64 - offset :][: source.size], source), name

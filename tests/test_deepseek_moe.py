@@ -238,7 +238,7 @@ GATE, UP, DOWN = layer()
         ({"x": X.astype(np.float64)}, TypeError, "x: expected float32, float16 or bfloat16, got float64"),
         ({"up": DOWN}, ValueError, "up: expected [E, F, K] with E = 5, F = 64, K = 96, got shape (5, 32, 64)"),
         ({"down": UP}, ValueError, "down: expected [E, N, F] with E = 5, F = 64, got shape (5, 64, 96)"),
-        ({"gate": GATE[0]}, ValueError, "gate: expected [E, F, K] with K = 96, got shape (64, 96)"),
+        ({"gate": GATE[0]}, ValueError, "gate: expected 3 dimensions (E, F, K), got shape (64, 96)"),
         ({"gate": GATE.raw}, TypeError, "fmt: expected the name of a format, for gate is no QuantTensor"),
         ({"gate": GATE.raw, "fmt": "q9"}, ValueError, "unknown format 'q9'"),
         ({"ids": IDS + 5}, ValueError, "ids: expected -1 to 4, got"),

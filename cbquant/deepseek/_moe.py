@@ -8,7 +8,9 @@ import numpy as np
 
 from cbquant import _core
 from cbquant._arguments import check_out, check_threads, empty
-from cbquant._products import PRECISIONS, _factors, _groups, _ids, _store, _weights, matmul
+from cbquant._formats import get
+from cbquant._products import _bits, _check_precision, _factors, _groups, _ids, _store
+from cbquant._weights import BlockWeights, Weights, as_weights
 from cbquant.deepseek._inputs import Sizes, check_apart, dtype_of, floats
 from cbquant.tensor import QuantTensor
 
@@ -94,17 +96,18 @@ def moe_ffn(
     experts.append(_experts(down, "down", ("E", "N", "F"), fmt, sizes))
     chosen = _ids(ids, sizes["T"], sizes["E"])
     factors = _factors(weights, chosen.shape)
-    if precision not in PRECISIONS:
-        raise ValueError(f"precision: expected one of {', '.join(PRECISIONS)}, got {precision!r}")
+    for experts_of in experts:
+        _check_precision(precision, experts_of)
     shape = sizes.shape("T N")
     if out is not None:
         check_out(out, shape)
-        blocks = {name: t.raw for name, t in zip(("gate", "up", "down"), experts, strict=True)}
-        check_apart(out, {"x": tokens, **blocks, "ids": np.asarray(ids), "weights": np.asarray(weights)})
-    check_threads(threads)
+        names = ("gate", "up", "down")
+        memory = {name: a for name, w in zip(names, experts, strict=True) for a in w.memory}
+        check_apart(out, {"x": tokens, **memory, "ids": np.asarray(ids), "weights": np.asarray(weights)})
+    count = check_threads(threads)
     total = np.zeros(shape, np.float32)
     for expert, members, slots in _groups(chosen):
-        parts = _ffn(tokens[members], [t[expert] for t in experts], precision, threads)
+        parts = _ffn(tokens[members], [w.matrix(expert) for w in experts], precision, count)
         with np.errstate(over="ignore", invalid="ignore"):  # as the products themselves
             parts *= factors[members, slots, None]
             if (members[1:] == members[:-1]).any():  # a token that chose this expert twice
@@ -114,28 +117,27 @@ def moe_ffn(
     return _store(empty(shape, dtype_of(tokens)) if out is None else out, total)
 
 
-def _ffn(x: NDArray[Any], expert: list[QuantTensor], precision: str, threads: int | None) -> NDArray[np.float32]:
+def _ffn(x: NDArray[Any], expert: list[Weights], precision: str, threads: int) -> NDArray[np.float32]:
     """One expert, its gate, up and down, for the tokens that chose it."""
     gate, up, down = expert
 
-    def product(a: NDArray[Any], w: QuantTensor) -> NDArray[np.float32]:
+    def product(a: NDArray[Any], w: Weights) -> NDArray[np.float32]:
         result = np.empty((len(a), w.shape[0]), np.float32)
-        return matmul(a, w, precision=precision, out=result, threads=threads)
+        w.multiply(_bits(np.ascontiguousarray(a)), dtype_of(a), result, "float32", len(a), precision, threads)
+        return result
 
     inner = product(x, gate)
-    _core.swiglu(inner, product(x, up), inner, check_threads(threads))
+    _core.swiglu(inner, product(x, up), inner, threads)
     return product(inner, down)
 
 
-def _experts(w: Any, name: str, axes: tuple[str, ...], fmt: str | None, sizes: Sizes) -> QuantTensor:
-    """The experts as a tensor of three dimensions, which says the sizes or has to have them."""
-    if isinstance(w, QuantTensor):
-        tensor = w
-    elif isinstance(w, np.ndarray) and w.dtype.name in _PLAIN:
+def _experts(w: Any, name: str, axes: tuple[str, ...], fmt: str | None, sizes: Sizes) -> Weights:
+    """The experts as weights of three dimensions, which say the sizes or have to have them."""
+    weights: Weights
+    if isinstance(w, np.ndarray) and w.dtype.name in _PLAIN:
         array = np.ascontiguousarray(floats(w, name))
-        tensor = QuantTensor(array.view(np.uint8), _PLAIN[array.dtype.name], array.shape)
+        weights = BlockWeights(array.view(np.uint8), get(_PLAIN[array.dtype.name]), array.shape)
     else:
-        raw, f, dims = _weights(w, fmt, None, name, axes)
-        tensor = QuantTensor(raw, f.name, dims)
-    sizes.check(name, " ".join(axes), tensor.shape)
-    return tensor
+        weights = as_weights(w, None if isinstance(w, QuantTensor) else fmt, None, name, axes)
+    sizes.check(name, " ".join(axes), weights.shape)
+    return weights

@@ -119,7 +119,6 @@ CBQ_FN void f_transpose(const float *from, int64_t stride, float *to, int64_t ne
     }
 }
 
-CBQ_FN F f_swap_pairs(F a) { return _mm256_permute_ps(a, 0xb1); }
 CBQ_FN float f_largest(F a) {
     __m128 m = _mm_max_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
     m = _mm_max_ps(m, _mm_movehl_ps(m, m));

@@ -116,7 +116,6 @@ CBQ_FN void f_transpose(const float *from, int64_t stride, float *to, int64_t ne
     }
 }
 
-CBQ_FN F f_swap_pairs(F a) { return _mm512_shuffle_ps(a, a, 0xb1); }
 CBQ_FN float f_largest(F a) {
     __m256 half = _mm256_max_ps(_mm512_castps512_ps256(a), _mm512_extractf32x8_ps(a, 1));
     __m128 m = _mm_max_ps(_mm256_castps256_ps128(half), _mm256_extractf128_ps(half, 1));

@@ -120,5 +120,4 @@ CBQ_FN void f_transpose(const float *from, int64_t stride, float *to, int64_t ne
     }
 }
 
-CBQ_FN F f_swap_pairs(F a) { return vrev64q_f32(a); }
 CBQ_FN float f_largest(F a) { return vmaxvq_f32(a); }

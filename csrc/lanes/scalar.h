@@ -87,7 +87,6 @@ CBQ_FN void f_transpose(const float *from, int64_t stride, float *to, int64_t ne
         for (int lane = 0; lane < 4; lane++) to[k * next + lane] = from[lane * stride + k];
 }
 
-CBQ_FN F f_swap_pairs(F a) { return (F){a[1], a[0], a[3], a[2]}; }
 CBQ_FN float f_largest(F a) {
     float low = a[0] < a[1] ? a[1] : a[0], high = a[2] < a[3] ? a[3] : a[2];
     return low < high ? high : low;

@@ -153,7 +153,8 @@ static cbq_code check(const cbq_rope_args *a, cbq_status *st) {
         return cbq_fail(st, CBQ_BAD_VALUE, "positions: expected %lld, got %lld bytes", (long long)tokens, (long long)a->positions.bytes);
     const double *positions = (const double *)(const void *)a->positions.data;
     for (int64_t t = 0; t < tokens; t++) /* whole numbers that a double holds */
-        if (!(fabs(positions[t]) <= 0x1p53)) return cbq_fail(st, CBQ_BAD_VALUE, "positions: expected finite numbers up to 2^53, got %g", positions[t]);
+        if (!(fabs(positions[t]) <= 0x1p53))
+            return cbq_fail(st, CBQ_BAD_VALUE, "positions: expected finite numbers up to 2^53, got %g", positions[t]);
     return CBQ_OK;
 }
 
