@@ -110,6 +110,11 @@ def get(name: str) -> Format:
         raise ValueError(f"fmt: unknown format {name!r}; {hint}")
     import difflib
 
+    from cbquant.planes import _formats as planes  # here, because few need it
+
+    if planes.find(name):
+        hint = "it is one of planes: cbquant.planes.dequant, QuantTensor.from_planes"
+        raise ValueError(f"fmt: unknown format of blocks {name!r}; {hint}")
     close = difflib.get_close_matches(name.lower(), _registry(), n=4, cutoff=0.5)
     hint = f"did you mean {' or '.join(close)}?" if close else "cbquant.formats() lists them"
     raise ValueError(f"fmt: unknown format {name!r}; {hint}")

@@ -7,6 +7,7 @@ import importlib
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import ml_dtypes
@@ -286,7 +287,13 @@ def test_bfloat16_needs_ml_dtypes(monkeypatch: pytest.MonkeyPatch) -> None:
     assert planes.dequant("fp8_e4m3", ONES, TILES, out=np.empty((130, 256), np.uint16))[0, 0] == 0x3F80
 
 
-# --- what was there before ---
+# --- the rest of cbquant knows of them ---
+
+
+@pytest.mark.parametrize("fmt", NAMES)
+def test_functions_of_blocks_say_where_planes_are(fmt: str) -> None:
+    with raises(ValueError, f"fmt: unknown format of blocks '{fmt}'; it is one of planes: cbquant.planes.deq"):
+        cbquant.dequant(bytes(32), fmt)
 
 
 def test_importing_cbquant_leaves_planes_out() -> None:
@@ -308,6 +315,15 @@ def test_examples_in_docstrings(name: str) -> None:
 def test_examples_of_the_reference() -> None:
     result = doctest.testmod(importlib.import_module("cbquant.reference.planes"))
     assert result.attempted > 4
+    assert result.failed == 0
+
+
+def test_examples_of_the_page() -> None:
+    page = Path(__file__).resolve().parents[1] / "docs" / "planes.md"
+    text = page.read_text().replace("```", "")  # a fence would be output
+    test = doctest.DocTestParser().get_doctest(text, {}, page.name, str(page), 0)
+    result = doctest.DocTestRunner().run(test)
+    assert result.attempted > 20
     assert result.failed == 0
 
 
