@@ -226,6 +226,17 @@ def checkpoints(step: Step) -> str:
     return step.pytest("tests/real/check_checkpoints.py", CBQUANT_CHECKPOINTS=str(files))
 
 
+@step("bitsandbytes")
+def bitsandbytes(step: Step) -> str:
+    """NF4 and FP4 against bitsandbytes on the CPU, in an environment of its own: with torch it takes some gigabytes."""
+    own = step.folder / "env" / "bin" / "python"
+    if not own.exists():
+        step.run([sys.executable, "-m", "venv", step.folder / "env"])
+    step.run([own, "-m", "pip", "install", "-q", "bitsandbytes", "ml_dtypes"])
+    printed = step.run([own, ROOT / "tests" / "peers" / "check_bitsandbytes.py"], PYTHONPATH=str(ROOT))
+    return "\n".join(printed.splitlines()[-3:])
+
+
 @step("numpy-1.26")
 def numpy_1_26(step: Step) -> str:
     """The extension built with NumPy 2 runs on NumPy 1.26, the oldest that is allowed."""
