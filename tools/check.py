@@ -212,7 +212,7 @@ def fuzz(step: Step) -> str:
 @step("big")
 def big(step: Step) -> str:
     """A buffer of more than 2^31 elements; needs 10 GiB of memory."""
-    return step.pytest("tests/big/check_big.py")
+    return step.pytest("tests/big/check_big.py", "tests/big/check_big_planes.py")
 
 
 @step("checkpoints")
