@@ -41,6 +41,14 @@ class Kind(NamedTuple):
         return n, n * self.bits // 8
 
 
+#: The types of ml_dtypes that hold a code in a byte.
+ML_DTYPES = {
+    "e2m1": "float4_e2m1fn",
+    "e2m3": "float6_e2m3fn",
+    "e3m2": "float6_e3m2fn",
+    "e8m0": "float8_e8m0fnu",
+    **{kind: f"float8_{kind}" for kind in ("e4m3fn", "e4m3fnuz", "e5m2", "e5m2fnuz")},
+}
 KINDS = {row[0]: Kind(*row) for row in _core.code_kinds()}
 FP8_KINDS = tuple(name for name, k in KINDS.items() if k.bits == 8 and k.top not in ("fixed", "scale"))
 ELEMENTS = tuple(name for name, k in KINDS.items() if k.top != "scale")
@@ -50,6 +58,8 @@ def decode(
     kind: str, codes: Any, dtype: Any, out: NDArray[Any] | None, threads: int | None, packed: bool = False
 ) -> NDArray[Any]:
     name = "packed" if packed else "codes"
+    if not packed and isinstance(codes, np.ndarray) and codes.dtype.name == ML_DTYPES.get(kind):
+        codes = codes.view(np.uint8)
     data = _as_codes(codes, name)
     shape = data.shape
     if packed:

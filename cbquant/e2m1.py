@@ -31,7 +31,8 @@ def decode(
     Parameters
     ----------
     codes : array of uint8
-        Any shape and strides; bytes and other buffers too. Only the low 4 bits count.
+        Any shape and strides; bytes and other buffers, and arrays of ml_dtypes' type of such codes.
+        Only the low 4 bits count.
     dtype : "float32", "float16" or "bfloat16"
         Of the result, which is exact in all of them. bfloat16 needs ml_dtypes, or an `out` of bfloat16 or uint16.
     out : ndarray, optional

@@ -29,7 +29,7 @@ def decode(
     Parameters
     ----------
     codes : array of uint8
-        Any shape and strides; bytes and other buffers too.
+        Any shape and strides; bytes and other buffers, and arrays of ml_dtypes' type of such codes.
     dtype : "float32", "float16" or "bfloat16"
         Of the result, which is exact in the first and the last (0 is the subnormal 2^-127). In float16 it is rounded:
         infinity from 2^16 up, zero from 2^-25 down. bfloat16 needs ml_dtypes, or an `out` of bfloat16 or uint16.

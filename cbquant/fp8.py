@@ -38,6 +38,10 @@ KINDS = _codecs.FP8_KINDS
 def _kind(kind: str) -> str:
     """One of KINDS; upper case and ml_dtypes' names of them (float8_e4m3fn) are accepted."""
     plain = kind.lower().removeprefix("float8_") if isinstance(kind, str) else kind
+    if plain == "e4m3":
+        raise ValueError(
+            f"kind: expected one of {', '.join(KINDS)}, got {kind!r}; checkpoints call e4m3fn by that name"
+        )
     return plain if plain in KINDS else check_word("kind", kind, KINDS)
 
 
@@ -49,7 +53,7 @@ def decode(
     Parameters
     ----------
     codes : array of uint8
-        Any shape and strides; bytes and other buffers too.
+        Any shape and strides; bytes and other buffers, and arrays of the type of ml_dtypes that has this kind.
     kind : "e4m3fn", "e4m3fnuz", "e5m2" or "e5m2fnuz"
         There is no default: the same bytes are other numbers in another kind.
     dtype : "float32", "float16" or "bfloat16"

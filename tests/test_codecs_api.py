@@ -17,6 +17,7 @@ import pytest
 import cbquant
 from cbquant import _core
 from cbquant.reference import codecs
+from tests import codec_inputs
 
 MODULES: list[ModuleType] = [cbquant.e2m1, cbquant.e2m3, cbquant.e3m2, cbquant.mxint8]
 PACKED: list[ModuleType] = [cbquant.e2m1, cbquant.e2m3, cbquant.e3m2]
@@ -85,6 +86,21 @@ def test_dtypes(dtype: Any) -> None:
     assert cbquant.e2m1.unpack(codes, dtype=dtype).dtype == values.dtype
 
 
+def test_codes_of_ml_dtypes() -> None:
+    """Of the type that the kind is, and of no other."""
+    codes = np.arange(16, dtype=np.uint8).reshape(2, 8)
+    for kind, dtype in codec_inputs.ML_DTYPES.items():
+        module = cbquant.fp8 if kind in cbquant.fp8.KINDS else getattr(cbquant, kind)
+        arguments = (kind,) if module is cbquant.fp8 else ()
+        for view in (codes, codes.T, codes[0, 3:4].reshape(())):
+            found = module.decode(view.view(dtype), *arguments)
+            assert np.array_equal(found, codecs.decode(kind, view))
+        with raises(TypeError, "codes: expected the bytes (uint8), got dtype float8_e5m2"):
+            module.decode(codes.view(ml_dtypes.float8_e5m2), *(("e4m3fn",) if kind == "e5m2" else arguments))
+    with raises(TypeError, "packed: expected the bytes (uint8), got dtype float4_e2m1fn"):
+        cbquant.e2m1.unpack(codes.view(ml_dtypes.float4_e2m1fn))
+
+
 def test_out() -> None:
     codes = np.arange(16, dtype=np.uint8)
     for dtype in (np.float32, np.float16, ml_dtypes.bfloat16, np.uint16):
@@ -129,7 +145,9 @@ def test_codes_that_are_refused() -> None:
     with raises(TypeError, "dtype: expected float32, float16, bfloat16, got float64"):
         cbquant.e2m1.decode(np.zeros(3, np.uint8), dtype="float64")
     assert cbquant.fp8.decode(np.uint8([0x38]), "float8_E4M3FN") == 1
-    with raises(ValueError, "kind: expected one of e4m3fn, e4m3fnuz, e5m2, e5m2fnuz, got 'e4m3'"):
+    with raises(
+        ValueError, "kind: expected one of e4m3fn, e4m3fnuz, e5m2, e5m2fnuz, got 'e4m3'; checkpoints call e4m3fn"
+    ):
         cbquant.fp8.decode(np.zeros(3, np.uint8), "e4m3")
     with raises(TypeError, "kind: expected one of e4m3fn, e4m3fnuz, e5m2, e5m2fnuz, got NoneType"):
         cbquant.fp8.decode(np.zeros(3, np.uint8), None)  # type: ignore[arg-type]

@@ -11,6 +11,7 @@ import numpy as np
 
 from cbquant._arguments import as_float32, as_shape, check_whole, check_word
 from cbquant._buffer import as_array
+from cbquant._codecs import ML_DTYPES
 from cbquant.planes import _formats
 from cbquant.planes._formats import PlanesFormat
 from cbquant.planes._layout import DIVIDE, MULTIPLY, Layout
@@ -23,22 +24,16 @@ BLOCK = 64
 TILE = (128, 128)
 GLOBAL_SCALES = {"multiplier": MULTIPLY, "divisor": DIVIDE}
 _FLOATS = {"float32": "f32", "float16": "f16", "bfloat16": "bf16", "uint16": "bf16"}
-_E8M0 = {"uint8": "e8m0", "float8_e8m0fnu": "e8m0"}
+_E8M0 = {"uint8": "e8m0", ML_DTYPES["e8m0"]: "e8m0"}
 #: The dtypes that scales may have, and what C calls them.
 SCALE_TYPES: dict[str, Mapping[str, str]] = {
     "e8m0": _E8M0,
-    "e4m3fn": {"uint8": "e4m3fn", "float8_e4m3fn": "e4m3fn"},
+    "e4m3fn": {"uint8": "e4m3fn", ML_DTYPES["e4m3fn"]: "e4m3fn"},
     "tile": {**_FLOATS, **_E8M0},
     "absmax": _FLOATS,
 }
 # Other dtypes that codes of one byte may have.
-_CODE_DTYPES = {
-    "e4m3fn": "float8_e4m3fn",
-    "e5m2": "float8_e5m2",
-    "e3m2": "float6_e3m2fn",
-    "e2m3": "float6_e2m3fn",
-    "mxint8": "int8",
-}
+_CODE_DTYPES = {**ML_DTYPES, "mxint8": "int8"}
 
 
 def layout(
