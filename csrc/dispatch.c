@@ -12,7 +12,7 @@
 #define I8MM_SET (CBQ_CPU_NEON | CBQ_CPU_DOTPROD | CBQ_CPU_I8MM)
 
 /* What is one set for all levels of an instruction set. */
-#define SETS(isa) &cbq_encoders_##isa, &cbq_codecs_##isa, &cbq_planes_##isa, &cbq_operators_##isa
+#define SETS(isa) &cbq_encoders_##isa, &cbq_codecs_##isa, &cbq_planes_##isa, &cbq_operators_##isa, &cbq_attention_##isa
 
 const cbq_level cbq_levels[] = {
     {"scalar", 0, &cbq_kernels_scalar, "scalar", &cbq_int_scalar, NULL, SETS(scalar)},

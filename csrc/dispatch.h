@@ -1,5 +1,6 @@
 /* The choice of an instruction set at run time. */
 #pragma once
+#include "attention/attention.h"
 #include "codecs/codecs.h"
 #include "encode/encode.h"
 #include "kernels/kernels.h"
@@ -18,6 +19,7 @@ typedef struct {
     const cbq_codecs *codecs;
     const cbq_plane_kernels *planes;
     const cbq_operators *operators;
+    const cbq_attention *attention;
 } cbq_level;
 
 extern const cbq_level cbq_levels[]; /* of this build, weakest first */

@@ -29,7 +29,7 @@ LAYERS = (
     ("dot",),
     ("formats", "cbq_format_list"),  # the generated list includes every header of formats
     ("kernels",),
-    ("lanes", "encode", "codecs", "operators", "planes", "cbq_encoder_list", "cbq_improver_list"),
+    ("lanes", "encode", "codecs", "operators", "attention", "planes", "cbq_encoder_list", "cbq_improver_list"),
     ("isa", "registry", "dispatch"),
     ("ops",),
     ("bind",),

@@ -46,4 +46,4 @@ PyObject *cbq_bind_matmul(struct cbq_matmul_args *a, PyObject *x, const char *dt
                           const char *isa);
 
 extern PyMethodDef cbq_decode_methods[], cbq_encode_methods[], cbq_machine_methods[], cbq_product_methods[], cbq_codec_methods[],
-    cbq_plane_methods[], cbq_operator_methods[];
+    cbq_plane_methods[], cbq_operator_methods[], cbq_attention_methods[];

@@ -8,7 +8,8 @@
 static int core_exec(PyObject *module) {
     import_array1(-1);
     PyMethodDef *const tables[] = {cbq_decode_methods, cbq_encode_methods, cbq_machine_methods,
-                                   cbq_product_methods, cbq_codec_methods, cbq_plane_methods, cbq_operator_methods};
+                                   cbq_product_methods, cbq_codec_methods, cbq_plane_methods,
+                                   cbq_operator_methods, cbq_attention_methods};
     for (size_t i = 0; i < sizeof tables / sizeof *tables; i++)
         if (PyModule_AddFunctions(module, tables[i])) return -1;
     return PyModule_AddIntConstant(module, "MAX_THREADS", CBQ_MAX_THREADS);
