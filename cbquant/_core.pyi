@@ -198,6 +198,9 @@ def swiglu(
 
 # csrc/bind/attention.c
 def exp(x: NDArray[np.float32], out: NDArray[np.float32], isa: str | None = None) -> None: ...
+def indexer_topk(
+    score: NDArray[Any], k: int, out: NDArray[np.int32], threads: int = 0, isa: str | None = None
+) -> None: ...
 
 # csrc/bind/machine.c
 def isa_levels() -> list[tuple[str, bool, str]]: ...

@@ -13,6 +13,7 @@ array([11., 22.], dtype=float32)
 from __future__ import annotations
 
 from cbquant.deepseek._add import vector_add
+from cbquant.deepseek._indexer import indexer_topk
 from cbquant.deepseek._mhc import mhc_collapse, mhc_expand, mhc_sinkhorn_split
 from cbquant.deepseek._moe import moe_ffn
 from cbquant.deepseek._pool import compressor_pool
@@ -21,6 +22,7 @@ from cbquant.deepseek._router import route, router_sqrtsoftplus
 
 __all__ = [
     "compressor_pool",
+    "indexer_topk",
     "mhc_collapse",
     "mhc_expand",
     "mhc_sinkhorn_split",

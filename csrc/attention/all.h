@@ -3,6 +3,7 @@
 #include "../lanes/common.h"
 #include "../lanes/exp.h"
 #include "attention.h"
+#include "top.h"
 
 static void exp_array(const float *x, float *y, int64_t n) {
     for (; n >= CBQ_LANES; n -= CBQ_LANES, x += CBQ_LANES, y += CBQ_LANES) f_st_f32(y, f_exp(f_ld(x)));
@@ -13,4 +14,6 @@ static void exp_array(const float *x, float *y, int64_t n) {
     memcpy(y, last, (size_t)n * 4);
 }
 
-#define CBQ_ATTENTION_TABLE {exp_array}
+#define CBQ_ATTENTION_TABLE { \
+    .exp = exp_array, \
+    .scores_above = scores_above, .scores_to_order = scores_to_order, .count_from = count_from}

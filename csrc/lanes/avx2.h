@@ -44,6 +44,7 @@ CBQ_FN I i_min(I a, I b) { return _mm256_min_epi32(a, b); }
 CBQ_FN I i_max(I a, I b) { return _mm256_max_epi32(a, b); }
 CBQ_FN void i_st(int32_t *to, I a) { _mm256_storeu_si256((__m256i *)(void *)to, a); }
 CBQ_FN I i_ld(const int32_t *p) { return _mm256_loadu_si256((const __m256i *)(const void *)p); }
+CBQ_FN M m_ilt(I a, I b) { return _mm256_castsi256_ps(_mm256_cmpgt_epi32(b, a)); }
 CBQ_FN void i_st_u8(uint8_t *to, I a) {
     const __m256i lowest = _mm256_set1_epi32(0x0c080400);
     __m256i four = _mm256_shuffle_epi8(a, lowest);

@@ -42,6 +42,7 @@ CBQ_FN I i_max(I a, I b) { return _mm512_max_epi32(a, b); }
 CBQ_FN void i_st(int32_t *to, I a) { _mm512_storeu_si512((void *)to, a); }
 CBQ_FN I i_ld(const int32_t *p) { return _mm512_loadu_si512((const void *)p); }
 CBQ_FN void i_st_u8(uint8_t *to, I a) { _mm_storeu_si128((__m128i *)(void *)to, _mm512_cvtepi32_epi8(a)); }
+CBQ_FN M m_ilt(I a, I b) { return _mm512_cmpgt_epi32_mask(b, a); }
 CBQ_FN void i_st_32_u8(uint8_t *to, const I a[2]) { i_st_u8(to, a[0]), i_st_u8(to + 16, a[1]); }
 CBQ_FN uint32_t u8_bits(const uint8_t *p, int bit) {
     return _mm256_test_epi8_mask(_mm256_loadu_si256((const __m256i *)(const void *)p), _mm256_set1_epi8((char)(1 << bit)));

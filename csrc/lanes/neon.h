@@ -52,6 +52,7 @@ CBQ_FN I i_min(I a, I b) { return vminq_s32(a, b); }
 CBQ_FN I i_max(I a, I b) { return vmaxq_s32(a, b); }
 CBQ_FN void i_st(int32_t *to, I a) { vst1q_s32(to, a); }
 CBQ_FN I i_ld(const int32_t *p) { return vld1q_s32(p); }
+CBQ_FN M m_ilt(I a, I b) { return vcltq_s32(a, b); }
 CBQ_FN void i_st_u8(uint8_t *to, I a) {
     uint16x4_t half = vmovn_u32(vreinterpretq_u32_s32(a));
     uint8x8_t bytes = vmovn_u16(vcombine_u16(half, half));

@@ -45,6 +45,7 @@ CBQ_FN I i_min(I a, I b) { return i_select(a < b, a, b); }
 CBQ_FN I i_max(I a, I b) { return i_select(a > b, a, b); }
 CBQ_FN void i_st(int32_t *to, I a) { memcpy(to, &a, 16); }
 CBQ_FN I i_ld(const int32_t *p) { I a; memcpy(&a, p, 16); return a; }
+CBQ_FN M m_ilt(I a, I b) { return a < b; }
 CBQ_FN void i_st_u8(uint8_t *to, I a) { for (int i = 0; i < 4; i++) to[i] = (uint8_t)a[i]; }
 CBQ_FN void i_st_32_u8(uint8_t *to, const I a[8]) { for (int i = 0; i < 8; i++) i_st_u8(to + 4 * i, a[i]); }
 CBQ_FN uint32_t u8_bits(const uint8_t *p, int bit) {

@@ -11,6 +11,7 @@ array([11., 22.])
 from __future__ import annotations
 
 from ._add import vector_add
+from ._indexer import indexer_topk
 from ._mhc import mhc_collapse, mhc_expand, mhc_sinkhorn_split
 from ._moe import moe_ffn
 from ._pool import compressor_pool
@@ -19,6 +20,7 @@ from ._router import route, router_sqrtsoftplus
 
 __all__ = [
     "compressor_pool",
+    "indexer_topk",
     "mhc_collapse",
     "mhc_expand",
     "mhc_sinkhorn_split",
