@@ -201,6 +201,21 @@ def exp(x: NDArray[np.float32], out: NDArray[np.float32], isa: str | None = None
 def indexer_topk(
     score: NDArray[Any], k: int, out: NDArray[np.int32], threads: int = 0, isa: str | None = None
 ) -> None: ...
+def sdpa(
+    q: NDArray[Any],
+    k: NDArray[Any],
+    v: NDArray[Any],
+    out: NDArray[Any],
+    scale: float,
+    sink: NDArray[np.float32] | None = None,
+    lengths: NDArray[np.int64] | None = None,
+    indices: NDArray[np.int64] | None = None,
+    threads: int = 0,
+    isa: str | None = None,
+) -> None: ...
+def gather_list(
+    topk: NDArray[np.int64], n: int, window: int, out: NDArray[np.int32], counts: NDArray[np.int64], /
+) -> None: ...
 
 # csrc/bind/machine.c
 def isa_levels() -> list[tuple[str, bool, str]]: ...

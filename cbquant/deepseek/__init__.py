@@ -13,6 +13,7 @@ array([11., 22.], dtype=float32)
 from __future__ import annotations
 
 from cbquant.deepseek._add import vector_add
+from cbquant.deepseek._attention import gather_list, sdpa_decode_sink, sparse_sdpa_decode
 from cbquant.deepseek._indexer import indexer_topk
 from cbquant.deepseek._mhc import mhc_collapse, mhc_expand, mhc_sinkhorn_split
 from cbquant.deepseek._moe import moe_ffn
@@ -22,6 +23,7 @@ from cbquant.deepseek._router import route, router_sqrtsoftplus
 
 __all__ = [
     "compressor_pool",
+    "gather_list",
     "indexer_topk",
     "mhc_collapse",
     "mhc_expand",
@@ -30,5 +32,7 @@ __all__ = [
     "partial_rope",
     "route",
     "router_sqrtsoftplus",
+    "sdpa_decode_sink",
+    "sparse_sdpa_decode",
     "vector_add",
 ]

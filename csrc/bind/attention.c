@@ -1,7 +1,9 @@
 /* Attention of one token and what belongs to it. */
 #include "bind.h"
 
+#include "../ops/attention/gather.h"
 #include "../ops/attention/indexer.h"
+#include "../ops/attention/sdpa.h"
 
 static PyObject *exp_floats(PyObject *module, PyObject *args, PyObject *kwargs) {
     (void)module;
@@ -40,9 +42,60 @@ static PyObject *indexer_topk(PyObject *module, PyObject *args, PyObject *kwargs
     Py_RETURN_NONE;
 }
 
+/* An array of numbers as C reads them, or nothing for None. */
+static int get_optional(PyObject *object, const char *name, cbq_view *view) {
+    return object == Py_None ? 0 : cbq_get_aligned_view(object, name, view);
+}
+
+static PyObject *sdpa(PyObject *module, PyObject *args, PyObject *kwargs) {
+    (void)module;
+    static char *names[] = {"q", "k", "v", "out", "scale", "sink", "lengths", "indices", "threads", "isa", NULL};
+    PyObject *q, *k, *v, *out, *sink = Py_None, *lengths = Py_None, *indices = Py_None;
+    const char *isa = NULL;
+    cbq_sdpa_args a = {.threads = 0};
+    cbq_status st = {CBQ_OK, ""};
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OOOOf|OOOiz", names, &q, &k, &v, &out, &a.scale, &sink, &lengths, &indices, &a.threads,
+                                     &isa)) return NULL;
+    if (cbq_get_array(q, "q", 0, &a.q) || cbq_get_array(k, "k", 0, &a.k) || cbq_get_array(v, "v", 0, &a.v)) return NULL;
+    if (cbq_get_array(out, "out", 1, &a.out) || cbq_check_threads(a.threads)) return NULL;
+    if (get_optional(sink, "sink", &a.sink) || get_optional(lengths, "lengths", &a.lengths) || get_optional(indices, "indices", &a.indices))
+        return NULL;
+    if (indices != Py_None) a.lists = PyArray_NDIM((PyArrayObject *)indices) > 1 ? PyArray_DIM((PyArrayObject *)indices, 0) : 1;
+    if (cbq_use_environment(a.threads == 0) || cbq_get_level(isa, &a.level)) return NULL;
+    Py_BEGIN_ALLOW_THREADS
+    cbq_sdpa(&a, &st);
+    Py_END_ALLOW_THREADS
+    if (st.code) return cbq_raise(&st);
+    Py_RETURN_NONE;
+}
+
+static PyObject *gather_list(PyObject *module, PyObject *args) {
+    (void)module;
+    PyObject *topk, *out, *counts;
+    long long n, window;
+    cbq_gather_args a = {.rows = 0};
+    cbq_status st = {CBQ_OK, ""};
+    if (!PyArg_ParseTuple(args, "OLLOO", &topk, &n, &window, &out, &counts)) return NULL;
+    if (cbq_get_aligned_view(topk, "topk", &a.topk) || cbq_get_out(out, "out", &a.out) || cbq_get_out(counts, "counts", &a.counts)) return NULL;
+    if (PyArray_NDIM((PyArrayObject *)topk) != 2 || PyArray_NDIM((PyArrayObject *)out) != 2)
+        return PyErr_Format(PyExc_ValueError, "topk, out: expected two dimensions");
+    a.rows = PyArray_DIM((PyArrayObject *)topk, 0), a.chosen = PyArray_DIM((PyArrayObject *)topk, 1);
+    a.room = PyArray_DIM((PyArrayObject *)out, 1), a.n = n, a.window = window;
+    Py_BEGIN_ALLOW_THREADS
+    cbq_gather_list(&a, &st);
+    Py_END_ALLOW_THREADS
+    if (st.code) return cbq_raise(&st);
+    Py_RETURN_NONE;
+}
+
 #define METHOD(name, function, doc) {name, (PyCFunction)(void (*)(void))function, METH_VARARGS | METH_KEYWORDS, doc}
 PyMethodDef cbq_attention_methods[] = {
     METHOD("exp", exp_floats, "exp(x, out, isa=None): the exponential function of the kernels, on contiguous float32; for tests"),
     METHOD("indexer_topk", indexer_topk, "indexer_topk(score, k, out, threads=0, isa=None): score [rows, n], out int32 [rows, k]"),
+    METHOD("sdpa", sdpa, "sdpa(q, k, v, out, scale, sink=None, lengths=None, indices=None, threads=0, isa=None): q [B, H, D], k [B, Hkv, n, D], "
+           "v [B, Hkv, n, Dv], out [B, H, Dv]; sink float32 [H], lengths int64 [B], indices int64 [lists, selected]"),
+    {"gather_list", gather_list, METH_VARARGS,
+     "gather_list(topk, n, window, out, counts): topk int64 [rows, k], out int32 [rows, room], counts int64 [rows]; out is left alone where a "
+     "count is more than its room"},
     {NULL, NULL, 0, NULL},
 };

@@ -123,3 +123,21 @@ CBQ_FN float f_largest(F a) {
     m = _mm_max_ps(m, _mm_movehl_ps(m, m));
     return _mm_cvtss_f32(_mm_max_ss(m, _mm_movehdup_ps(m)));
 }
+/* Vectors are halved in pairs until one holds a lane of each: quarters 0 .. 3 of it are v[0..3], v[4..7], .. */
+CBQ_FN F f_sum_each(const F v[16]) {
+    __m512 halves[8], quarters[4], pairs[2];
+    CBQ_UNROLL_ALL
+    for (int i = 0; i < 8; i++) {
+        __m512 a = v[i / 4 * 8 + i % 4], b = v[i / 4 * 8 + i % 4 + 4];
+        halves[i] = _mm512_add_ps(_mm512_shuffle_f32x4(a, b, 0x44), _mm512_shuffle_f32x4(a, b, 0xee));
+    }
+    CBQ_UNROLL_ALL
+    for (int i = 0; i < 4; i++) {
+        __m512 a = halves[i], b = halves[i + 4];
+        quarters[i] = _mm512_add_ps(_mm512_shuffle_f32x4(a, b, 0x88), _mm512_shuffle_f32x4(a, b, 0xdd));
+    }
+    CBQ_UNROLL_ALL
+    for (int i = 0; i < 2; i++)
+        pairs[i] = _mm512_add_ps(_mm512_unpacklo_ps(quarters[i], quarters[i + 2]), _mm512_unpackhi_ps(quarters[i], quarters[i + 2]));
+    return _mm512_add_ps(_mm512_unpacklo_ps(pairs[0], pairs[1]), _mm512_unpackhi_ps(pairs[0], pairs[1]));
+}

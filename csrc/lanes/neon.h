@@ -122,3 +122,4 @@ CBQ_FN void f_transpose(const float *from, int64_t stride, float *to, int64_t ne
 }
 
 CBQ_FN float f_largest(F a) { return vmaxvq_f32(a); }
+CBQ_FN F f_sum_each(const F v[4]) { return vpaddq_f32(vpaddq_f32(v[0], v[1]), vpaddq_f32(v[2], v[3])); }

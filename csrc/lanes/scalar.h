@@ -92,3 +92,4 @@ CBQ_FN float f_largest(F a) {
     float low = a[0] < a[1] ? a[1] : a[0], high = a[2] < a[3] ? a[3] : a[2];
     return low < high ? high : low;
 }
+CBQ_FN F f_sum_each(const F v[4]) { return (F){f_sum(v[0]), f_sum(v[1]), f_sum(v[2]), f_sum(v[3])}; }

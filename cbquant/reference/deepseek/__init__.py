@@ -11,6 +11,7 @@ array([11., 22.])
 from __future__ import annotations
 
 from ._add import vector_add
+from ._attention import gather_list, sdpa_decode_sink, sparse_sdpa_decode
 from ._indexer import indexer_topk
 from ._mhc import mhc_collapse, mhc_expand, mhc_sinkhorn_split
 from ._moe import moe_ffn
@@ -20,6 +21,7 @@ from ._router import route, router_sqrtsoftplus
 
 __all__ = [
     "compressor_pool",
+    "gather_list",
     "indexer_topk",
     "mhc_collapse",
     "mhc_expand",
@@ -28,5 +30,7 @@ __all__ = [
     "partial_rope",
     "route",
     "router_sqrtsoftplus",
+    "sdpa_decode_sink",
+    "sparse_sdpa_decode",
     "vector_add",
 ]

@@ -97,10 +97,10 @@ void cbq_top_join(cbq_top *top, const int32_t *index, const int32_t *order, int6
     }
 }
 
-/* By bytes from the lowest: each pass keeps the order of equal ones, so that in the end those are by index. A byte that is the
-   same in all needs no pass. */
-static uint64_t *sort(uint64_t *from, uint64_t *to, int64_t n) {
+/* By bytes from the lowest. A byte that is the same in all needs no pass. */
+uint64_t *cbq_sort_by_high(uint64_t *from, uint64_t *to, int64_t n) {
     int64_t counts[4][256] = {{0}};
+    if (n == 0) return from;
     for (int64_t i = 0; i < n; i++)
         for (int b = 0; b < 4; b++) counts[b][from[i] >> (32 + 8 * b) & 255]++;
     for (int b = 0; b < 4; b++) {
@@ -122,11 +122,10 @@ static uint64_t *sort(uint64_t *from, uint64_t *to, int64_t n) {
 void cbq_top_finish(cbq_top *top, int32_t *to) {
     const int64_t k = top->k;
     cbq_top_shrink(top);
-    if (k == 0) return;
     for (int64_t i = 0; i < k; i++) {
         uint32_t rank = (uint32_t)INT32_MAX - (uint32_t)top->order[i]; /* 0 for the largest */
         top->sorted[i] = (uint64_t)rank << 32 | (uint32_t)top->index[i];
     }
-    const uint64_t *sorted = sort(top->sorted, top->sorted + k, k);
+    const uint64_t *sorted = cbq_sort_by_high(top->sorted, top->sorted + k, k);
     for (int64_t i = 0; i < k; i++) to[i] = (int32_t)(uint32_t)sorted[i];
 }

@@ -38,3 +38,6 @@ int32_t cbq_order_limit(const cbq_attention *kernels, const int32_t *order, int6
 
 /* The score of such an integer; NaN where there is none, and any number is above that. */
 float cbq_score_of(int32_t order);
+
+/* n numbers by their upper 32 bits, rising; equal ones stay in their order. Both arrays are used, and one of them is returned. */
+uint64_t *cbq_sort_by_high(uint64_t *from, uint64_t *to, int64_t n);

@@ -1,0 +1,14 @@
+/* Lists of positions: what an indexer chose, and the last ones. */
+#pragma once
+#include "../../status.h"
+#include "../../view.h"
+
+typedef struct {
+    int64_t rows, chosen, n, window; /* lists, positions chosen in each, positions there are, and how many of the last are taken */
+    cbq_view topk;                   /* int64 [rows, chosen]: positions, -1 for none */
+    cbq_out out;                     /* int32 [rows, room]: rising, then -1 */
+    int64_t room;
+    cbq_out counts;                  /* int64 [rows]: positions of each list; where one is more than `room`, nothing is written to `out` */
+} cbq_gather_args;
+
+cbq_code cbq_gather_list(const cbq_gather_args *args, cbq_status *st);
