@@ -213,6 +213,34 @@ def sdpa(
     threads: int = 0,
     isa: str | None = None,
 ) -> None: ...
+def mla(
+    q_nope: NDArray[Any],
+    q_rope: NDArray[Any],
+    w_uk: NDArray[Any],
+    ckv: NDArray[Any],
+    k_rope: NDArray[Any],
+    out: NDArray[Any],
+    scale: float,
+    threads: int = 0,
+    isa: str | None = None,
+) -> None: ...
+def indexer_score(
+    q: NDArray[Any],
+    k: NDArray[Any],
+    w: NDArray[Any],
+    out: NDArray[np.float32],
+    threads: int = 0,
+    isa: str | None = None,
+) -> None: ...
+def indexer_select(
+    q: NDArray[Any],
+    k: NDArray[Any],
+    w: NDArray[Any],
+    topk: int,
+    out: NDArray[np.int32],
+    threads: int = 0,
+    isa: str | None = None,
+) -> None: ...
 def gather_list(
     topk: NDArray[np.int64], n: int, window: int, out: NDArray[np.int32], counts: NDArray[np.int64], /
 ) -> None: ...

@@ -14,8 +14,9 @@ from __future__ import annotations
 
 from cbquant.deepseek._add import vector_add
 from cbquant.deepseek._attention import gather_list, sdpa_decode_sink, sparse_sdpa_decode
-from cbquant.deepseek._indexer import indexer_topk
+from cbquant.deepseek._indexer import indexer_score, indexer_select, indexer_topk
 from cbquant.deepseek._mhc import mhc_collapse, mhc_expand, mhc_sinkhorn_split
+from cbquant.deepseek._mla import mla_decode
 from cbquant.deepseek._moe import moe_ffn
 from cbquant.deepseek._pool import compressor_pool
 from cbquant.deepseek._rope import partial_rope
@@ -24,10 +25,13 @@ from cbquant.deepseek._router import route, router_sqrtsoftplus
 __all__ = [
     "compressor_pool",
     "gather_list",
+    "indexer_score",
+    "indexer_select",
     "indexer_topk",
     "mhc_collapse",
     "mhc_expand",
     "mhc_sinkhorn_split",
+    "mla_decode",
     "moe_ffn",
     "partial_rope",
     "route",

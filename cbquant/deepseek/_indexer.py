@@ -8,12 +8,118 @@ import numpy as np
 
 from cbquant import _core
 from cbquant._arguments import check_threads
-from cbquant.deepseek._inputs import bits, check_apart, floats, rows, whole
+from cbquant.deepseek._inputs import Sizes, bits, check_apart, floats, output, rows, whole
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-_MAX_POSITIONS = 2**31 - 1
+
+def indexer_score(
+    q: Any, k: Any, w: Any, *, out: NDArray[np.float32] | None = None, threads: int | None = None
+) -> NDArray[np.float32]:
+    """The indexer's score of each position: ``score[i] = sum_h w[h] * max(0, q[h] . k[i])``.
+
+    Parameters
+    ----------
+    q : array
+        ``[H, D]``, or ``[B, H, D]`` for a batch; float32, float16 or bfloat16.
+    k : array
+        ``[n, D]``, shared by the heads, or ``[n, H, D]``; the same for all of a batch.
+    w : array
+        ``[H]`` or ``[B, H]``: the heads' weights.
+    out : ndarray, optional
+        Where to write: float32 ``[n]`` or ``[B, n]``, its last axis contiguous, apart from the inputs.
+    threads : int, optional
+        As for `cbquant.dequant`. The result does not depend on it, nor on what else is in the batch.
+
+    Returns
+    -------
+    ndarray
+        float32 ``[n]`` or ``[B, n]``.
+
+    Raises
+    ------
+    ValueError
+        Shapes that do not fit, an `out` that does not fit or overlaps.
+    TypeError
+        A wrong type of array, dtype or number.
+
+    Notes
+    -----
+    Item 8 of DeepSeek-V4's operators, the lightning indexer. Products and sums are float32.
+
+    Examples
+    --------
+    >>> import cbquant, numpy as np
+    >>> q, k = np.float32([[1, 0], [0, -1]]), np.float32([[3, 1], [3, -1], [-2, -4]])
+    >>> cbquant.deepseek.indexer_score(q, k, w=np.float32([1, 10]))
+    array([ 3., 13., 40.], dtype=float32)
+    """
+    (query, keys, weights), inputs = _operands(q, k, w)
+    shape = (*inputs["q"].shape[:-2], len(inputs["k"]))
+    result = output(out, shape, "float32", inputs)
+    if result.dtype != np.float32:
+        raise TypeError(f"out: expected dtype float32, got {result.dtype.name}")
+    _core.indexer_score(query, keys, weights, result if result.ndim == 2 else result[None], check_threads(threads))
+    return result
+
+
+def indexer_select(
+    q: Any, k: Any, w: Any, topk: int, *, out: NDArray[np.int32] | None = None, threads: int | None = None
+) -> NDArray[np.int32]:
+    """The positions with the largest scores: `indexer_topk` of `indexer_score`, with no array of scores in between.
+
+    Parameters
+    ----------
+    q, k, w
+        As for `indexer_score`.
+    topk : int
+        How many positions: 0 to n.
+    out : ndarray, optional
+        Where to write: int32 ``[topk]`` or ``[B, topk]``, C-contiguous, apart from the inputs.
+    threads : int, optional
+        As for `cbquant.dequant`. The result does not depend on it, nor on what else is in the batch.
+
+    Returns
+    -------
+    ndarray
+        int32 ``[topk]`` or ``[B, topk]``, by falling score; equal ones by rising position, NaN last.
+
+    Raises
+    ------
+    ValueError
+        Shapes that do not fit, a `topk` or an `out` that does not fit.
+    TypeError
+        A wrong type of array, dtype or number.
+
+    Notes
+    -----
+    Items 8 and 9 of DeepSeek-V4's operators. Scores are made some thousands at a time, and only candidates are kept.
+
+    Examples
+    --------
+    >>> import cbquant, numpy as np
+    >>> q, k = np.float32([[1, 0], [0, -1]]), np.float32([[3, 1], [3, -1], [-2, -4]])
+    >>> cbquant.deepseek.indexer_select(q, k, np.float32([1, 10]), topk=2)
+    array([2, 1], dtype=int32)
+    """
+    (query, keys, weights), inputs = _operands(q, k, w)
+    count = whole(topk, "topk", 0, len(keys))
+    result = index_output(out, (*inputs["q"].shape[:-2], count), inputs)
+    _core.indexer_select(query, keys, weights, count, result, check_threads(threads))
+    return result
+
+
+def _operands(q: Any, k: Any, w: Any) -> tuple[tuple[NDArray[Any], ...], dict[str, NDArray[Any]]]:
+    """q ``[B, H, D]``, k and w ``[B, H]`` as C takes them; and the arguments themselves, by name."""
+    sizes, batch = Sizes(), "B " if np.ndim(q) == 3 else ""
+    query = floats(q, "q", f"{batch}H D", sizes)
+    keys = floats(k, "k", "n H D" if np.ndim(k) == 3 else "n D", sizes)
+    weights = floats(w, "w", f"{batch}H", sizes)
+    inputs = {"q": query, "k": keys, "w": weights}
+    if not batch:
+        query, weights = query[None], weights[None]
+    return (bits(rows(query)), bits(rows(keys)), bits(rows(weights))), inputs
 
 
 def indexer_topk(

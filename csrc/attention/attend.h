@@ -5,7 +5,7 @@
 #include "panel.h"
 #include "softmax.h"
 
-enum { ASK_BYTES = 8192 }; /* from what is read to what is asked for */
+enum { ASK_BYTES = 6144 }; /* from what is read to what is asked for */
 
 typedef struct {
     const cbq_attend_args *a;
@@ -87,8 +87,10 @@ CBQ_FN void attend_step(attending *t, int64_t i, int64_t n) {
     memcpy(t->rows, next, (size_t)CBQ_STEP * sizeof *next);
 }
 
-CBQ_FN rows_ahead ahead_of(const uint8_t *const *rows, const cbq_rows *of) {
-    const int64_t bytes = of->width * cbq_float_bytes(of->dtype), distance = ASK_BYTES / (bytes + 1);
+/* For few heads rows are read in one stream, and asked for a little before; panels are made in a hurry and then worked on for long, so
+   that the rows of the next one are asked for. */
+CBQ_FN rows_ahead ahead_of(const attending *t, const uint8_t *const *rows, const cbq_rows *of) {
+    const int64_t bytes = cbq_row_bytes(of), distance = t->few ? ASK_BYTES / (bytes + 1) : CBQ_STEP;
     return (rows_ahead){rows + (distance < 1 ? 1 : distance < CBQ_STEP ? distance : CBQ_STEP), bytes};
 }
 
@@ -101,8 +103,8 @@ static void attend(const cbq_attend_args *a) {
     t.rescale = t.scores + a->heads * CBQ_STEP;
     t.keys = t.rescale + (a->heads + 15) / 16 * 16;
     t.values = t.keys + t.depth * CBQ_STEP;
-    t.after_keys = ahead_of(t.rows, &a->k[0]);
-    if (!t.same) t.after_values = ahead_of(values_rows(&t), &a->v);
+    t.after_keys = ahead_of(&t, t.rows, &a->k[0]);
+    if (!t.same) t.after_values = ahead_of(&t, values_rows(&t), &a->v);
     for (int64_t h = 0; h < a->heads; h++) a->largest[h] = -INFINITY, a->total[h] = 0;
     memset(a->o, 0, (size_t)(a->heads * a->o_stride) * 4);
     if (a->begin < a->end) find_rows(&t, &a->k[0], a->begin, rows_of_step(&t, a->begin), t.rows);

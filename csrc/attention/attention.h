@@ -20,6 +20,7 @@ typedef struct {
     int64_t stride, width;
     int dtype;
 } cbq_rows;
+CBQ_FN int64_t cbq_row_bytes(const cbq_rows *r) { return r->width * (r->dtype == CBQ_F32 ? 4 : 2); }
 
 /* Heads that share a cache, over the rows begin .. end - 1 of it, or of those that a list names. */
 typedef struct {
@@ -50,10 +51,25 @@ typedef struct {
     int dtype;
 } cbq_merge_args;
 
+/* The indexer's scores of the rows begin .. end - 1. */
+typedef struct {
+    const float *q, *w; /* rows of `heads` queries, padded; their weights */
+    int64_t q_stride, heads;
+    cbq_rows k;         /* those of the first head */
+    int64_t of_head;    /* bytes to those of the next one; 0: all heads have the same */
+    int64_t begin, end;
+    float *scores, *scratch; /* out; of cbq_index_floats */
+} cbq_index_args;
+
+CBQ_FN int64_t cbq_index_floats(int64_t width) { return (cbq_padded_width(width) + cbq_padded_o(width)) * CBQ_STEP; }
+
 typedef struct {
     void (*exp)(const float *x, float *y, int64_t n); /* lanes/exp.h on an array; y may be x */
     void (*attend)(const cbq_attend_args *args);
     void (*merge)(const cbq_merge_args *args);
+    /* o = sum of n weights times rows: `o` of cbq_padded_o(width) floats, scratch of CBQ_STEP times that. */
+    void (*weighted_rows)(const float *weights, int64_t n, const cbq_rows *rows, float *o, float *scratch);
+    void (*index_scores)(const cbq_index_args *args);
 
     /* top.h */
     int64_t (*scores_above)(const float *scores, int64_t n, float limit, int32_t base, int32_t *to);

@@ -6,6 +6,19 @@
 
 enum { FEW_SUMS = CBQ_TILE_M == 4 ? 16 : 8, FEW_HEADS = FEW_SUMS / 4 }; /* sums in registers, and the most heads of a tile */
 
+/* The product of a query and one row, spread over lanes: two sums, so that they wait less for each other. */
+CBQ_FN F row_product(const float *q, const uint8_t *row, int64_t width, int dtype) {
+    const int size = cbq_float_bytes(dtype);
+    F even = f_zero(), odd = f_zero();
+    int64_t at = 0;
+    for (; at + 2 * CBQ_LANES <= width; at += 2 * CBQ_LANES) {
+        even = f_fma(f_ld(q + at), f_ld_as(row + at * size, dtype), even);
+        odd = f_fma(f_ld(q + at + CBQ_LANES), f_ld_as(row + (at + CBQ_LANES) * size, dtype), odd);
+    }
+    if (at < width) even = f_fma(f_ld(q + at), f_ld_as(row + at * size, dtype), even);
+    return f_add(even, odd);
+}
+
 /* scores[h][i] = q[h] . row i for FEW_SUMS / heads rows, `scores` being rows of CBQ_STEP. */
 CBQ_FN void few_score_tile(const float *q, int64_t q_stride, const uint8_t *const *rows, int64_t width, int dtype, float *scores, int heads) {
     const int keys = FEW_SUMS / heads, size = cbq_float_bytes(dtype);
@@ -36,6 +49,17 @@ CBQ_FN void few_score_heads(const float *q, int64_t q_stride, const uint8_t *con
         few_score_tile(q, q_stride, rows + i, width, dtype, scores + i, heads);
     }
 }
+/* The same for one head: rows one after the other, as memory likes them. */
+CBQ_FN void few_score_head(const float *q, const uint8_t *const *rows, int64_t n, int64_t width, rows_ahead ahead, float *scores, int dtype) {
+    for (int64_t i = 0; i < n; i += CBQ_LANES) {
+        F sum[CBQ_LANES];
+        for (int j = 0; j < CBQ_LANES; j++) {
+            ask_for(ahead, i + j, 1);
+            sum[j] = row_product(q, rows[i + j], width, dtype);
+        }
+        f_st_f32(scores + i, f_sum_each(sum));
+    }
+}
 /* Of n rows; pointers to CBQ_STEP rows are there, for the last tile may reach past n. */
 CBQ_FN void few_scores_as(const float *q, int64_t q_stride, int64_t heads, const uint8_t *const *rows, int64_t n, int64_t width,
                           rows_ahead ahead, float *scores, int dtype) {
@@ -45,7 +69,7 @@ CBQ_FN void few_scores_as(const float *q, int64_t q_stride, int64_t heads, const
         const int64_t left = heads - h;
         if (left >= FEW_HEADS) few_score_heads(some, q_stride, rows, n, width, ahead, to, dtype, FEW_HEADS), h += FEW_HEADS;
         else if (FEW_HEADS > 2 && left >= 2) few_score_heads(some, q_stride, rows, n, width, ahead, to, dtype, 2), h += 2;
-        else few_score_heads(some, q_stride, rows, n, width, ahead, to, dtype, 1), h += 1;
+        else few_score_head(some, rows, n, width, ahead, to, dtype), h += 1;
         ahead.bytes = 0; /* once is enough */
     }
 }

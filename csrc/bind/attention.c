@@ -3,6 +3,7 @@
 
 #include "../ops/attention/gather.h"
 #include "../ops/attention/indexer.h"
+#include "../ops/attention/mla.h"
 #include "../ops/attention/sdpa.h"
 
 static PyObject *exp_floats(PyObject *module, PyObject *args, PyObject *kwargs) {
@@ -88,12 +89,78 @@ static PyObject *gather_list(PyObject *module, PyObject *args) {
     Py_RETURN_NONE;
 }
 
+static PyObject *mla(PyObject *module, PyObject *args, PyObject *kwargs) {
+    (void)module;
+    static char *names[] = {"q_nope", "q_rope", "w_uk", "ckv", "k_rope", "out", "scale", "threads", "isa", NULL};
+    PyObject *q_nope, *q_rope, *w_uk, *ckv, *k_rope, *out;
+    const char *isa = NULL;
+    cbq_mla_args a = {.threads = 0};
+    cbq_status st = {CBQ_OK, ""};
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OOOOOOf|iz", names, &q_nope, &q_rope, &w_uk, &ckv, &k_rope, &out, &a.scale, &a.threads, &isa))
+        return NULL;
+    if (cbq_get_array(q_nope, "q_nope", 0, &a.q_nope) || cbq_get_array(q_rope, "q_rope", 0, &a.q_rope)) return NULL;
+    if (cbq_get_array(w_uk, "w_uk", 0, &a.w_uk) || cbq_get_array(ckv, "ckv", 0, &a.ckv) || cbq_get_array(k_rope, "k_rope", 0, &a.k_rope)) return NULL;
+    if (cbq_get_array(out, "out", 1, &a.out) || cbq_check_threads(a.threads)) return NULL;
+    if (cbq_use_environment(a.threads == 0) || cbq_get_level(isa, &a.level)) return NULL;
+    Py_BEGIN_ALLOW_THREADS
+    cbq_mla(&a, &st);
+    Py_END_ALLOW_THREADS
+    if (st.code) return cbq_raise(&st);
+    Py_RETURN_NONE;
+}
+
+static int get_index_inputs(PyObject *q, PyObject *k, PyObject *w, const char *isa, cbq_index_inputs *in) {
+    if (cbq_get_array(q, "q", 0, &in->q) || cbq_get_array(k, "k", 0, &in->k) || cbq_get_array(w, "w", 0, &in->w)) return -1;
+    if (cbq_check_threads(in->threads) || cbq_use_environment(in->threads == 0)) return -1;
+    return cbq_get_level(isa, &in->level);
+}
+
+static PyObject *indexer_score(PyObject *module, PyObject *args, PyObject *kwargs) {
+    (void)module;
+    static char *names[] = {"q", "k", "w", "out", "threads", "isa", NULL};
+    PyObject *q, *k, *w, *object;
+    const char *isa = NULL;
+    cbq_index_inputs in = {.threads = 0};
+    cbq_array out;
+    cbq_status st = {CBQ_OK, ""};
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OOOO|iz", names, &q, &k, &w, &object, &in.threads, &isa)) return NULL;
+    if (get_index_inputs(q, k, w, isa, &in) || cbq_get_array(object, "out", 1, &out)) return NULL;
+    Py_BEGIN_ALLOW_THREADS
+    cbq_indexer_score(&in, &out, &st);
+    Py_END_ALLOW_THREADS
+    if (st.code) return cbq_raise(&st);
+    Py_RETURN_NONE;
+}
+
+static PyObject *indexer_select(PyObject *module, PyObject *args, PyObject *kwargs) {
+    (void)module;
+    static char *names[] = {"q", "k", "w", "topk", "out", "threads", "isa", NULL};
+    PyObject *q, *k, *w, *object;
+    const char *isa = NULL;
+    long long topk;
+    cbq_index_inputs in = {.threads = 0};
+    cbq_out out;
+    cbq_status st = {CBQ_OK, ""};
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OOOLO|iz", names, &q, &k, &w, &topk, &object, &in.threads, &isa)) return NULL;
+    if (get_index_inputs(q, k, w, isa, &in) || cbq_get_out(object, "out", &out)) return NULL;
+    Py_BEGIN_ALLOW_THREADS
+    cbq_indexer_select(&in, topk, &out, &st);
+    Py_END_ALLOW_THREADS
+    if (st.code) return cbq_raise(&st);
+    Py_RETURN_NONE;
+}
+
 #define METHOD(name, function, doc) {name, (PyCFunction)(void (*)(void))function, METH_VARARGS | METH_KEYWORDS, doc}
 PyMethodDef cbq_attention_methods[] = {
     METHOD("exp", exp_floats, "exp(x, out, isa=None): the exponential function of the kernels, on contiguous float32; for tests"),
     METHOD("indexer_topk", indexer_topk, "indexer_topk(score, k, out, threads=0, isa=None): score [rows, n], out int32 [rows, k]"),
     METHOD("sdpa", sdpa, "sdpa(q, k, v, out, scale, sink=None, lengths=None, indices=None, threads=0, isa=None): q [B, H, D], k [B, Hkv, n, D], "
            "v [B, Hkv, n, Dv], out [B, H, Dv]; sink float32 [H], lengths int64 [B], indices int64 [lists, selected]"),
+    METHOD("mla", mla, "mla(q_nope, q_rope, w_uk, ckv, k_rope, out, scale, threads=0, isa=None): q_nope [H, d], q_rope [H, r], w_uk [H, d, R], "
+           "ckv [n, R], k_rope [n, r], out [H, R]"),
+    METHOD("indexer_score", indexer_score, "indexer_score(q, k, w, out, threads=0, isa=None): q [B, H, D], k [n, D] or [n, H, D], w [B, H], "
+           "out float32 [B, n]"),
+    METHOD("indexer_select", indexer_select, "indexer_select(q, k, w, topk, out, threads=0, isa=None): as indexer_score, out int32 [B, topk]"),
     {"gather_list", gather_list, METH_VARARGS,
      "gather_list(topk, n, window, out, counts): topk int64 [rows, k], out int32 [rows, room], counts int64 [rows]; out is left alone where a "
      "count is more than its room"},

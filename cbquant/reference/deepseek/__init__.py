@@ -12,8 +12,9 @@ from __future__ import annotations
 
 from ._add import vector_add
 from ._attention import gather_list, sdpa_decode_sink, sparse_sdpa_decode
-from ._indexer import indexer_topk
+from ._indexer import indexer_score, indexer_select, indexer_topk
 from ._mhc import mhc_collapse, mhc_expand, mhc_sinkhorn_split
+from ._mla import mla_decode
 from ._moe import moe_ffn
 from ._pool import compressor_pool
 from ._rope import partial_rope
@@ -22,10 +23,13 @@ from ._router import route, router_sqrtsoftplus
 __all__ = [
     "compressor_pool",
     "gather_list",
+    "indexer_score",
+    "indexer_select",
     "indexer_topk",
     "mhc_collapse",
     "mhc_expand",
     "mhc_sinkhorn_split",
+    "mla_decode",
     "moe_ffn",
     "partial_rope",
     "route",

@@ -138,13 +138,3 @@ cbq_code cbq_run_attention(const cbq_attention_job *j, cbq_status *st) {
     free(t.pieces);
     return st->code;
 }
-
-void cbq_scaled_queries(const cbq_array *q, const cbq_level *level, float scale, float *to, int64_t stride) {
-    cbq_to_float_fn *convert = level->kernels->to_float[cbq_plain_format(q->dtype)][CBQ_F32];
-    const int64_t width = q->shape[2];
-    for (int64_t b = 0; b < q->shape[0]; b++)
-        for (int64_t h = 0; h < q->shape[1]; h++, to += stride) {
-            convert(q->data + b * q->strides[0] + h * q->strides[1], (uint8_t *)to, width);
-            for (int64_t i = 0; i < width; i++) to[i] *= scale;
-        }
-}

@@ -24,6 +24,3 @@ typedef struct {
 } cbq_attention_job;
 
 cbq_code cbq_run_attention(const cbq_attention_job *job, cbq_status *st);
-
-/* n rows of floats of the last axis of an array, times `scale`, to rows `stride` apart: the first axes are batch and heads. */
-void cbq_scaled_queries(const cbq_array *q, const cbq_level *level, float scale, float *to, int64_t stride);

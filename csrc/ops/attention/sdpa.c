@@ -4,26 +4,17 @@
 
 #include "../check.h"
 #include "../scratch.h"
+#include "arrays.h"
 #include "job.h"
-
-/* Is this axis of so many, and is what lies along the last one side by side? */
-static cbq_code check_array(const cbq_array *a, const char *name, int ndim, const int64_t *shape, cbq_status *st) {
-    if (a->ndim != ndim) return cbq_fail(st, CBQ_BAD_VALUE, "%s: expected %d dimensions, got %d", name, ndim, a->ndim);
-    for (int i = 0; i < ndim; i++)
-        if (a->shape[i] != shape[i])
-            return cbq_fail(st, CBQ_BAD_VALUE, "%s: expected %lld along axis %d, got %lld", name, (long long)shape[i], i, (long long)a->shape[i]);
-    if (!cbq_is_dense(a, ndim - 1)) return cbq_fail(st, CBQ_BAD_VALUE, "%s: expected a contiguous last axis", name);
-    return CBQ_OK;
-}
 
 static cbq_code check_shapes(const cbq_sdpa_args *a, cbq_status *st) {
     if (a->q.ndim != 3 || a->k.ndim != 4 || a->v.ndim != 4)
         return cbq_fail(st, CBQ_BAD_VALUE, "q, k, v: expected 3, 4 and 4 dimensions, got %d, %d and %d", a->q.ndim, a->k.ndim, a->v.ndim);
     const int64_t batch = a->q.shape[0], heads = a->q.shape[1], groups = a->k.shape[1], n = a->k.shape[2], width = a->v.shape[3];
-    if (check_array(&a->q, "q", 3, a->q.shape, st)) return st->code;
-    if (check_array(&a->k, "k", 4, (const int64_t[]){batch, groups, n, a->q.shape[2]}, st)) return st->code;
-    if (check_array(&a->v, "v", 4, (const int64_t[]){batch, groups, n, width}, st)) return st->code;
-    if (check_array(&a->out, "out", 3, (const int64_t[]){batch, heads, width}, st)) return st->code;
+    if (cbq_check_array(&a->q, "q", 3, a->q.shape, st)) return st->code;
+    if (cbq_check_array(&a->k, "k", 4, (const int64_t[]){batch, groups, n, a->q.shape[2]}, st)) return st->code;
+    if (cbq_check_array(&a->v, "v", 4, (const int64_t[]){batch, groups, n, width}, st)) return st->code;
+    if (cbq_check_array(&a->out, "out", 3, (const int64_t[]){batch, heads, width}, st)) return st->code;
     if (groups < 1 || heads % groups)
         return cbq_fail(st, CBQ_BAD_VALUE, "q: expected a multiple of %lld heads (those of k), got %lld", (long long)groups, (long long)heads);
     if (a->sink.data && cbq_check_rows("sink", a->sink.bytes, heads, 4, st)) return st->code;
@@ -76,7 +67,9 @@ typedef struct {
 static cbq_code prepare(const cbq_sdpa_args *a, int64_t rows, int64_t selected, int64_t depth, memory *m, cbq_status *st) {
     if (a->indices.data ? copy_lists(a, rows, selected, m->list, m->counts, m->lists, st) : count_lengths(a, m->counts, st)) return st->code;
     memset(m->q, 0, (size_t)(a->q.shape[0] * a->q.shape[1] * depth) * 4);
-    cbq_scaled_queries(&a->q, a->level, a->scale, m->q, depth);
+    float *q = m->q;
+    for (int64_t b = 0; b < a->q.shape[0]; b++)
+        for (int64_t h = 0; h < a->q.shape[1]; h++, q += depth) cbq_row_to_floats(&a->q, b, h, a->level, a->scale, q);
     return CBQ_OK;
 }
 
