@@ -73,6 +73,8 @@ def _is_big_endian(dtype: np.dtype[Any]) -> bool:
 def as_array(buf: Any, name: str) -> NDArray[Any]:
     if isinstance(buf, np.ndarray):
         return buf
+    if isinstance(buf, np.generic):  # those of ml_dtypes are no buffers
+        return np.asarray(buf)
     try:
         view = memoryview(buf)
     except TypeError:

@@ -49,7 +49,8 @@ def matmul(
           ggml does); integer products with the codes.
         - "q16": the same with 16-bit integers, for each 256 elements.
 
-        Formats without integer codes (plain types) know "f32" and "bf16" only.
+        Formats without integer codes (plain types; planes of fp8, mxfp8, mxfp6, nf4 and fp4) know "f32" and "bf16"
+        only.
     out : ndarray, optional
         Where to write: C-contiguous, ``[..., N]``, float32, float16 or bfloat16 (uint16 takes its bits).
     threads : int, optional

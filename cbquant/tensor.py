@@ -31,7 +31,8 @@ def plain_view(raw: NDArray[Any], fmt: str, shape: tuple[int, ...]) -> NDArray[A
 
 
 class QuantTensor:
-    """A tensor in one of the formats of `cbquant.formats`: a view of its blocks, not a copy.
+    """A tensor in one of the formats of `cbquant.formats`: a view of its blocks, not a copy. (`from_planes` makes one
+    of codes and scales in arrays of their own.)
 
     Nothing is decoded before `dequant`, `rows` or ``np.asarray`` ask for it. ``t[i]``, ``t[a:b]``, ``t[i,
     j]`` are views too: ints and slices choose from all axes but the last, whose elements lie inside blocks.

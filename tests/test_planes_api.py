@@ -127,7 +127,17 @@ def test_mxfp4_codes_with_an_axis_for_groups_or_without() -> None:
 def test_scales_of_a_tensor_a_row_a_tile() -> None:
     codes = np.arange(6, dtype=U8).reshape(2, 3) + 0x38
     plain = planes.dequant("fp8_e4m3", codes, 1)
-    for one in (2, 2.0, np.float32(2), np.float64(2), np.array([2], np.float32), np.array(2, np.float16), U8(128)):
+    for one in (
+        2,
+        2.0,
+        np.float32(2),
+        np.float64(2),
+        np.array([2], np.float32),
+        np.array(2, np.float16),
+        U8(128),
+        ml_dtypes.bfloat16(2),
+        np.float16(2),
+    ):
         assert np.array_equal(planes.dequant("fp8_e4m3", codes, one), 2 * plain)
     rows = np.array([2, 3], np.float32)
     assert np.array_equal(planes.dequant("fp8_e4m3", codes, rows), rows[:, None] * plain)
