@@ -15,7 +15,18 @@ from benchmarks.deepseek import cases, command, elementwise, limits, peers, targ
 from benchmarks.deepseek.plan import DTYPES, Plan
 from benchmarks.timing import Timing
 
-TINY = Plan(rounds=2, sample_seconds=0, tokens=12, few_tokens=(1,), columns=64, head=70, experts=20, copy_bytes=1 << 16)
+TINY = Plan(
+    rounds=2,
+    sample_seconds=0,
+    tokens=12,
+    few_tokens=(1,),
+    columns=64,
+    head=70,
+    experts=20,
+    copy_bytes=1 << 16,
+    positions=90,
+    choices=((30, 4),),
+)
 MAKERS = [*elementwise.BY_MEMORY, *elementwise.BY_ARITHMETIC]
 
 
@@ -209,7 +220,7 @@ def test_operators_choose_makers():
     [
         (["--operators", "rope"], "--operators: expected some of vector_add, mhc_collapse,"),
         (["--tokens", "0"], "expected a whole number from 1 up, got '0'"),
-        (["--sections", "A,D"], "expected some of A, B, C, got 'A,D'"),
+        (["--sections", "A,F"], "expected some of A, B, C, D, E, got 'A,F'"),
         (["--formats", "q4_0"], "unrecognized arguments: --formats q4_0"),
         (["--load", "no-such.json"], "no-such.json"),
     ],

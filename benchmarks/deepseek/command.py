@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from benchmarks import command
 from benchmarks.ceilings import load_stream_copy
-from benchmarks.deepseek import limits, peers
+from benchmarks.deepseek import attention, limits, peers, topk
 from benchmarks.deepseek.elementwise import BY_ARITHMETIC, BY_MEMORY, chosen
 from benchmarks.deepseek.page import write_page
 from benchmarks.deepseek.plan import Plan
@@ -21,7 +21,11 @@ from cbquant.cli.arguments import positive
 from cbquant.cli.progress import progress
 
 _VIEW = command.View("deepseek", all_tables, write_page)
-_OPERATORS = tuple(dict.fromkeys(maker.__name__.removesuffix("_128") for maker in (*BY_MEMORY, *BY_ARITHMETIC)))
+_ATTENTION = ("sdpa_decode_sink", "sparse_sdpa_decode", "mla_decode", "indexer_score", "indexer_select", "indexer_topk")
+_OPERATORS = (
+    *dict.fromkeys(maker.__name__.removesuffix("_128") for maker in (*BY_MEMORY, *BY_ARITHMETIC)),
+    *_ATTENTION,
+)
 
 
 def main(argv: Sequence[str] | None = None, plan: Plan | None = None) -> int:
@@ -55,6 +59,11 @@ def run(plan: Plan, letters: Sequence[str]) -> Report:
         sections["B"] = _measure("next to NumPy", plan, everything, peers.next_to_numpy)
     if "C" in letters and peers.torch_version():
         sections["C"] = _measure("next to torch", plan, everything, peers.next_to_torch)
+    if "D" in letters:
+        cases = len(attention.chosen(plan.operators))
+        sections["D"] = _measure("next to the machine's limits", plan, cases, attention.next_to_limits)
+    if "E" in letters and (not plan.operators or "indexer_topk" in plan.operators):
+        sections["E"] = _measure("top-k", plan, len(plan.choices), topk.next_to_peers)
     return {
         "machine": describe(),
         "peers": peers.torch_version(),
@@ -79,12 +88,14 @@ def _parser() -> argparse.ArgumentParser:
     parser = command.options(
         "deepseek",
         "How fast the operators of cbquant.deepseek are.",
-        "Sections: A next to memory, B next to NumPy, C next to torch. All take about ten minutes.",
+        "Sections: A next to memory, B next to NumPy, C next to torch, D attention and indexer next to the machine's "
+        "limits, E top-k next to others. All take about twenty minutes.",
         formats=False,
     )
     parser.add_argument("--sections", type=_letters, default=[*SECTIONS], help="such as A,C (default: all)")
     parser.add_argument("--operators", type=command.words, help=f"some of {','.join(_OPERATORS)} (default: all)")
     parser.add_argument("--tokens", type=positive, help="tokens of a prompt (default: 8192)")
+    parser.add_argument("--positions", type=positive, help="positions in a cache (default: 16384)")
     parser.add_argument("--columns", type=positive, help="elements of a token (default: 4096)")
     return parser
 
@@ -113,6 +124,8 @@ def _plan(args: argparse.Namespace, plan: Plan) -> Plan:
         plan = replace(plan, operators=tuple(args.operators))
     if args.tokens:
         plan = replace(plan, tokens=args.tokens)
+    if args.positions:
+        plan = replace(plan, positions=args.positions)
     if args.columns:
         plan = replace(plan, columns=args.columns)
     return plan

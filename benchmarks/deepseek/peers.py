@@ -44,13 +44,15 @@ def next_to_torch(plan: Plan, done: Done) -> list[Row]:
             case = maker(plan, tokens, "float32")
             for threads in plan.threads:
                 if case.torch is not None:
-                    call = _in_torch(torch, case.torch(torch), threads)
+                    call = in_torch(torch, case.torch(torch), threads)
                     rows.append(_against(case, plan, tokens, threads, call, "torch"))
         done(maker.__name__)
     return rows
 
 
-def _in_torch(torch: Any, call: Call, threads: int) -> Call:
+def in_torch(torch: Any, call: Call, threads: int) -> Call:
+    """The call with so many threads, and without what gradients need."""
+
     def run() -> Any:
         torch.set_num_threads(threads)
         with torch.inference_mode():

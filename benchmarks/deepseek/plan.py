@@ -23,6 +23,10 @@ class Plan(plan.Plan):
     columns: int = 4096
     head: int = 512
     experts: int = 256
+    #: Of a cache.
+    positions: int = 16_384
+    #: Scores, and how many of them are chosen.
+    choices: tuple[tuple[int, int], ...] = ((64, 8), (256, 32), (1024, 512), (65_536, 512), (1_048_576, 512))
     #: What a copy of memory copies.
     copy_bytes: int = 64 << 20
     #: Operators; empty is all.
@@ -31,4 +35,8 @@ class Plan(plan.Plan):
     def describe(self) -> dict[str, Any]:
         """The plan as a report has it."""
         own = {"tokens": self.tokens, "few_tokens": self.few_tokens, "columns": self.columns, "head": self.head}
-        return super().describe() | own | {"experts": self.experts, "operators": self.operators}
+        return (
+            super().describe()
+            | own
+            | {"experts": self.experts, "positions": self.positions, "operators": self.operators}
+        )

@@ -90,7 +90,7 @@ CBQ_FN void few_value_tile(const float *weights, const float *rescale, const uin
     CBQ_UNROLL_ALL
     for (int h = 0; h < heads; h++)
         CBQ_UNROLL_ALL
-        for (int v = 0; v < vectors; v++) sum[h * vectors + v] = f_mul(f_ld(o + h * o_stride + at + v * CBQ_LANES), f_set1(rescale[h]));
+        for (int v = 0; v < vectors; v++) sum[(h * vectors + v) % FEW_SUMS] = f_mul(f_ld(o + h * o_stride + at + v * CBQ_LANES), f_set1(rescale[h]));
     for (int64_t i = 0; i < n; i++) {
         F weight[FEW_HEADS];
         ask_for(ahead, i, 1);
@@ -100,13 +100,13 @@ CBQ_FN void few_value_tile(const float *weights, const float *rescale, const uin
         for (int v = 0; v < vectors; v++) {
             F value = f_ld_as(rows[i] + first + v * step, dtype);
             CBQ_UNROLL_ALL
-            for (int h = 0; h < heads; h++) sum[h * vectors + v] = f_fma(weight[h], value, sum[h * vectors + v]);
+            for (int h = 0; h < heads; h++) sum[(h * vectors + v) % FEW_SUMS] = f_fma(weight[h], value, sum[(h * vectors + v) % FEW_SUMS]);
         }
     }
     CBQ_UNROLL_ALL
     for (int h = 0; h < heads; h++)
         CBQ_UNROLL_ALL
-        for (int v = 0; v < vectors; v++) f_st_f32(o + h * o_stride + at + v * CBQ_LANES, sum[h * vectors + v]);
+        for (int v = 0; v < vectors; v++) f_st_f32(o + h * o_stride + at + v * CBQ_LANES, sum[(h * vectors + v) % FEW_SUMS]);
 }
 /* Columns in tiles as wide as there are registers for so many heads, then in narrower ones. */
 CBQ_FN void few_value_heads(const float *weights, const float *rescale, const uint8_t *const *rows, int64_t n, int64_t width,
