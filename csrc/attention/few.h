@@ -86,7 +86,7 @@ CBQ_FN void few_value_tile(const float *weights, const float *rescale, const uin
     const int64_t first = at * cbq_float_bytes(dtype);
     const int step = CBQ_LANES * cbq_float_bytes(dtype);
     F sum[FEW_SUMS];
-    if (heads * vectors > FEW_SUMS) return; /* not one of this instruction set's tiles: no code */
+    if (heads * vectors > FEW_SUMS) return; /* not one of this instruction set's tiles: no code (nor warnings, by the remainders below) */
     CBQ_UNROLL_ALL
     for (int h = 0; h < heads; h++)
         CBQ_UNROLL_ALL
