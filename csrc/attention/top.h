@@ -27,7 +27,7 @@ static int64_t scores_above(const float *s, int64_t n, float limit, int32_t base
 /* Bits of scores to integers in the same order: -0 is 0, and NaN is below all. */
 CBQ_FN I order_of(F s) {
     I bits = i_of_bits(f_add(s, f_zero()));
-    I negative = i_sub(i_set1(INT32_MIN), bits);
+    I negative = i_sub(i_set1(0), i_and(bits, i_set1(INT32_MAX)));
     I order = i_select(m_lt(s, f_zero()), negative, bits);
     return i_select(m_eq(s, s), order, i_set1(INT32_MIN));
 }
