@@ -28,6 +28,7 @@ bench: $(STAMP)-bench
 	$(PY) -m benchmarks.dequant
 	$(PY) -m benchmarks.matmul
 	$(PY) -m benchmarks.quantize
+	$(PY) -m benchmarks.deepseek
 
 lint: $(STAMP)-lint
 	$(PY) tools/lint.py

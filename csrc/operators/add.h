@@ -8,7 +8,7 @@ CBQ_FN void add_piece(const cbq_add_row *r, int64_t i, int64_t n, int mix) {
     load_piece(r->b, i, n, type_of(mix, r->b_dtype), b);
     CBQ_UNROLL_ALL
     for (int k = 0; k < VECTORS; k++) a[k] = f_add(a[k], b[k]);
-    store_piece(r->y, i, n, type_of(mix, r->y_dtype), a);
+    store_piece(r->y, i, n, type_of(mix, r->y_dtype), r->past, a);
 }
 CBQ_FN void add_row(const cbq_add_row *r, int mix) {
     int64_t i = 0;

@@ -15,7 +15,11 @@ CBQ_FN F mix_weight(const cbq_mix_rows *r, int which, int64_t at, int64_t n, int
 CBQ_FN void mix_piece(const cbq_mix_rows *r, int64_t i, int64_t n, int ins, int outs, int along, int mix) {
     F x[CBQ_EXPANDED][VECTORS], y[VECTORS];
     CBQ_UNROLL_ALL
-    for (int k = 0; k < ins; k++) load_piece(r->x[k], i, n, type_of(mix, k ? r->x_dtype : r->first_dtype), x[k]);
+    for (int k = 0; k < ins; k++) {
+        const int dtype = type_of(mix, k ? r->x_dtype : r->first_dtype), size = cbq_float_bytes(dtype);
+        if (n >= CBQ_W) cbq_prefetch((uintptr_t)r->x[k] + (uintptr_t)(i * size + (k ? r->x_ahead : r->first_ahead)), CBQ_W * size);
+        load_piece(r->x[k], i, n, dtype, x[k]);
+    }
     CBQ_UNROLL_ALL
     for (int o = 0; o < outs; o++) {
         CBQ_UNROLL_ALL
@@ -25,7 +29,7 @@ CBQ_FN void mix_piece(const cbq_mix_rows *r, int64_t i, int64_t n, int ins, int 
             CBQ_UNROLL_ALL
             for (int k = 1; k < ins; k++) y[v] = f_fma(mix_weight(r, o * ins + k, at, left, along), x[k][v], y[v]);
         }
-        store_piece(r->y[o], i, n, type_of(mix, r->y_dtype), y);
+        store_piece(r->y[o], i, n, type_of(mix, r->y_dtype), r->past, y);
     }
 }
 CBQ_FN void mix_row(const cbq_mix_rows *r, int ins, int outs, int along, int mix) {

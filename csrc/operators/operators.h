@@ -7,12 +7,15 @@
 /* Where memory is the limit there is a function for rows that all are f32, f16 or bf16 (CBQ_F32 ..) and one for any mixture. */
 enum { CBQ_MIXED = 3, CBQ_N_MIXES };
 
+/* `past`: whole pieces of CBQ_PIECE elements are stored past the cache. Then y begins at a cache line, and the caller fences. */
+enum { CBQ_PIECE = 32 };
+
 /* y = a + b, n elements. */
 typedef struct {
     const uint8_t *a, *b;
     uint8_t *y;
     int64_t n;
-    int a_dtype, b_dtype, y_dtype;
+    int a_dtype, b_dtype, y_dtype, past;
 } cbq_add_row;
 
 /* y[o] = the sum over i of w[o][i] x[i]: one row of 4 (mhc_collapse), or four rows of 5 (mhc_expand: the block's output and the
@@ -22,8 +25,8 @@ typedef struct {
     const uint8_t *x[CBQ_EXPANDED];
     uint8_t *y[CBQ_STREAMS];
     const float *w;
-    int64_t w_step, n;
-    int first_dtype, x_dtype, y_dtype; /* of x[0]; of the other x; of y */
+    int64_t w_step, n, first_ahead, x_ahead; /* `ahead`: bytes from an element to one that is to be asked for meanwhile */
+    int first_dtype, x_dtype, y_dtype, past; /* of x[0]; of the other x; of y */
 } cbq_mix_rows;
 typedef void cbq_mix_rows_fn(const cbq_mix_rows *rows);
 
@@ -54,6 +57,7 @@ typedef struct {
     uint8_t *y;
     const float *cosines, *sines;
     int64_t n; /* elements of the row */
+    int past;  /* for split pairs the second half begins at a cache line too */
 } cbq_rope_row;
 
 enum { CBQ_SQRTSOFTPLUS, CBQ_SIGMOID };

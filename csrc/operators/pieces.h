@@ -24,13 +24,12 @@ CBQ_FN void load_piece(const uint8_t *row, int64_t i, int64_t n, int dtype, F v[
     CBQ_UNROLL_ALL
     for (int k = 0; k < VECTORS; k++) v[k] = f_ld_as(p + k * CBQ_LANES * size, dtype);
 }
-CBQ_FN void store_piece(uint8_t *row, int64_t i, int64_t n, int dtype, const F v[VECTORS]) {
+CBQ_FN void store_piece(uint8_t *row, int64_t i, int64_t n, int dtype, int past, const F v[VECTORS]) {
     const int size = cbq_float_bytes(dtype);
     uint8_t last[CBQ_W * 4], *p = row + i * size;
     if (n >= CBQ_W) {
-        if (dtype == CBQ_F32) f_store(p, v, CBQ_F32);
-        else if (dtype == CBQ_F16) f_store(p, v, CBQ_F16);
-        else f_store(p, v, CBQ_BF16);
+        if (past) f_store_past(p, v, dtype);
+        else f_store(p, v, dtype);
         return;
     }
     f_store(last, v, dtype);

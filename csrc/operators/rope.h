@@ -16,7 +16,7 @@ CBQ_FN void rope_split_piece(const cbq_rope_row *r, int64_t i, int64_t n, int dt
         b[k] = f_fma(a[k], s[k], f_mul(b[k], c[k]));
         a[k] = turned;
     }
-    store_piece(r->y, i, n, dtype, a), store_piece(r->y, half + i, n, dtype, b);
+    store_piece(r->y, i, n, dtype, r->past, a), store_piece(r->y, half + i, n, dtype, r->past, b);
 }
 CBQ_FN void rope_split(const cbq_rope_row *r, int dtype) {
     const int64_t half = r->n / 2;
@@ -31,7 +31,7 @@ CBQ_FN void rope_neighbours_piece(const cbq_rope_row *r, int64_t i, int64_t n, i
     load_table(r->cosines, i, n, c), load_table(r->sines, i, n, s);
     CBQ_UNROLL_ALL
     for (int k = 0; k < VECTORS; k++) x[k] = f_fma(f_swap_pairs(x[k]), s[k], f_mul(x[k], c[k]));
-    store_piece(r->y, i, n, dtype, x);
+    store_piece(r->y, i, n, dtype, r->past, x);
 }
 CBQ_FN void rope_neighbours(const cbq_rope_row *r, int dtype) {
     int64_t i = 0;

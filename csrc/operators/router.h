@@ -1,5 +1,7 @@
 /* Scores of experts, and the choice of the largest. */
 #pragma once
+#include <math.h>
+
 #include "pieces.h"
 #include "../lanes/exp.h"
 #include "../lanes/log.h"
@@ -42,21 +44,46 @@ CBQ_FN int64_t choice_insert(uint64_t *keys, int64_t count, int64_t k, uint64_t 
     keys[i] = key;
     return count < k ? count + 1 : k;
 }
-/* Most vectors hold nothing larger than the k-th largest so far; an equal score comes later and loses. What compares with nothing
-   (NaN on either side) is looked at. */
+/* A score that at least k of them reach, where that is cheap to know: the k-th of the largest of 16 columns, found by counting, for
+   branches that nobody can predict would take longer. NaN counts as -inf, and what it makes a column forget only lowers the limit. */
+enum { CHOICE_COLUMNS = 16, CHOICE_VECTORS = CHOICE_COLUMNS / CBQ_LANES };
+CBQ_FN float choice_limit(const float *scores, int64_t n, int64_t k) {
+    const F lowest = f_set1(-INFINITY);
+    F largest[CHOICE_VECTORS];
+    if (k > CHOICE_COLUMNS || n < 2 * CHOICE_COLUMNS) return -INFINITY;
+    for (int v = 0; v < CHOICE_VECTORS; v++) largest[v] = lowest;
+    for (int64_t i = 0; i + CHOICE_COLUMNS <= n; i += CHOICE_COLUMNS)
+        for (int v = 0; v < CHOICE_VECTORS; v++) largest[v] = f_max(f_ld(scores + i + v * CBQ_LANES), largest[v]);
+    float columns[CHOICE_COLUMNS], limit = INFINITY;
+    for (int v = 0; v < CHOICE_VECTORS; v++) {
+        largest[v] = f_select(m_eq(largest[v], largest[v]), largest[v], lowest);
+        f_st_f32(columns + v * CBQ_LANES, largest[v]);
+    }
+    for (int c = 0; c < CHOICE_COLUMNS; c++) {
+        int above = 0;
+        for (int v = 0; v < CHOICE_VECTORS; v++) above += __builtin_popcount(m_bits(m_lt(f_set1(columns[c]), largest[v])));
+        float own = above < k ? columns[c] : INFINITY;
+        limit = own < limit ? own : limit;
+    }
+    return limit;
+}
+
+/* Most vectors hold nothing that reaches the k-th largest so far. What compares with nothing (NaN) is looked at. */
 static void choose(const float *scores, int64_t n, int64_t k, uint64_t *keys) {
+    F limit = f_set1(choice_limit(scores, n, k));
     int64_t count = 0, i = 0;
-    for (; i < n && count < k; i++) count = choice_insert(keys, count, k, choice_key(scores[i], i));
     for (; i + CBQ_LANES <= n; i += CBQ_LANES) {
-        uint32_t found = ~m_bits(m_le(f_ld(scores + i), f_set1(key_score(keys[k - 1])))) & (uint32_t)((1u << CBQ_LANES) - 1);
+        uint32_t found = ~m_bits(m_lt(f_ld(scores + i), limit)) & (uint32_t)((1u << CBQ_LANES) - 1);
+        if (!found) continue;
         for (; found; found &= found - 1) {
             int64_t place = i + __builtin_ctz(found);
             uint64_t key = choice_key(scores[place], place);
-            if (key > keys[k - 1]) choice_insert(keys, k, k, key);
+            if (count < k || key > keys[k - 1]) count = choice_insert(keys, count, k, key);
         }
+        if (count == k) limit = f_max(limit, f_set1(key_score(keys[k - 1])));
     }
     for (; i < n; i++) {
         uint64_t key = choice_key(scores[i], i);
-        if (key > keys[k - 1]) choice_insert(keys, k, k, key);
+        if (count < k || key > keys[k - 1]) count = choice_insert(keys, count, k, key);
     }
 }

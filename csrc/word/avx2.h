@@ -147,6 +147,10 @@ CBQ_FN __m256i f_to_bf16(F f, int quiet) {
     __m256i nan = _mm256_castps_si256(_mm256_cmp_ps(f, f, _CMP_UNORD_Q));
     return _mm256_srli_epi32(_mm256_blendv_epi8(rounded, _mm256_or_si256(u, _mm256_set1_epi32(0x400000)), nan), 16);
 }
+/* 16 of them, in order */
+CBQ_FN __m256i f_pack_bf16(F low, F high, int quiet) {
+    return _mm256_permute4x64_epi64(_mm256_packus_epi32(f_to_bf16(low, quiet), f_to_bf16(high, quiet)), 0xd8);
+}
 CBQ_FN void f_store(uint8_t *y, const F f[4], int dtype) {
     if (dtype == CBQ_F32) {
         for (int i = 0; i < 4; i++) _mm256_storeu_ps((float *)(void *)(y + 32 * i), f[i]);
@@ -154,13 +158,23 @@ CBQ_FN void f_store(uint8_t *y, const F f[4], int dtype) {
         for (int i = 0; i < 4; i++)
             _mm_storeu_si128((__m128i *)(void *)(y + 16 * i), _mm256_cvtps_ph(f[i], _MM_FROUND_TO_NEAREST_INT));
     } else {
-        for (int i = 0; i < 2; i++) {
-            __m256i packed = _mm256_packus_epi32(f_to_bf16(f[2 * i], dtype == CBQ_BF16_QUIET), f_to_bf16(f[2 * i + 1], dtype == CBQ_BF16_QUIET));
-            _mm256_storeu_si256((__m256i *)(void *)(y + 32 * i), _mm256_permute4x64_epi64(packed, 0xd8));
-        }
+        for (int i = 0; i < 2; i++)
+            _mm256_storeu_si256((__m256i *)(void *)(y + 32 * i), f_pack_bf16(f[2 * i], f[2 * i + 1], dtype == CBQ_BF16_QUIET));
     }
 }
 CBQ_FN void f_stream(uint8_t *y, F f) { _mm256_stream_ps((float *)(void *)y, f); }
+CBQ_FN void f_store_past(uint8_t *y, const F f[4], int dtype) {
+    if (dtype == CBQ_F32) {
+        for (int i = 0; i < 4; i++) f_stream(y + 32 * i, f[i]);
+        return;
+    }
+    for (int i = 0; i < 2; i++) {
+        const F low = f[2 * i], high = f[2 * i + 1];
+        __m128i a = _mm256_cvtps_ph(low, _MM_FROUND_TO_NEAREST_INT), b = _mm256_cvtps_ph(high, _MM_FROUND_TO_NEAREST_INT);
+        __m256i packed = dtype == CBQ_F16 ? _mm256_set_m128i(b, a) : f_pack_bf16(low, high, dtype == CBQ_BF16_QUIET);
+        _mm256_stream_si256((__m256i *)(void *)(y + 32 * i), packed);
+    }
+}
 /* Measured on an AVX2 machine: one thread, well past the last cache; with two threads ordinary stores win. */
 #define CBQ_STREAM_THREADS 1
 #define CBQ_STREAM_FROM 0

@@ -183,5 +183,6 @@ CBQ_FN void f_store(uint8_t *y, const F f[4], int dtype) {
     }
 }
 CBQ_FN void f_stream(uint8_t *y, F f) { vst1q_u8(y, vreinterpretq_u8_f32(f)); }
-#define CBQ_STREAM_THREADS 0 /* f_stream is an ordinary store */
+CBQ_FN void f_store_past(uint8_t *y, const F f[4], int dtype) { f_store(y, f, dtype); }
+#define CBQ_STREAM_THREADS 0 /* these are ordinary stores */
 #define CBQ_STREAM_FROM 0

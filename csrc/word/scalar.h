@@ -126,6 +126,7 @@ CBQ_FN void f_store(uint8_t *y, const F f[1], int dtype) {
     memcpy(y, h, 8);
 }
 CBQ_FN void f_stream(uint8_t *y, F f) { memcpy(y, &f, 16); }
-#define CBQ_STREAM_THREADS 0 /* f_stream is an ordinary store */
+CBQ_FN void f_store_past(uint8_t *y, const F f[1], int dtype) { f_store(y, f, dtype); }
+#define CBQ_STREAM_THREADS 0 /* these are ordinary stores */
 #define CBQ_STREAM_FROM 0
 #endif

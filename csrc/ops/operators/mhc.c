@@ -58,8 +58,16 @@ static cbq_mix_rows_fn *function(const task *t, int along, int mix) {
 
 /* ---- rows along D, with one weight each, or along T, with a weight for each element ---- */
 
-static cbq_mix_rows rows_at(const task *t, int64_t token, int64_t column, int64_t n, uint8_t *const y[]) {
-    cbq_mix_rows r = {.n = n, .first_dtype = t->x[0].dtype, .x_dtype = t->x[t->ins - 1].dtype, .y_dtype = t->y[0].dtype};
+/* Nine streams are more than the processor's own prefetching follows. What to ask for is the same place of the next row, if the first-
+   level cache holds a row of every input until then, else a few lines ahead. As parts of the speed of memory, on Zen 5 and one
+   thread: bf16 rows of 8 KiB 0.91 (0.60 without), float32 rows of 16 KiB 0.90 (0.80 without; 0.81 with the next row). */
+enum { HELD_ROWS = 40 << 10, FEW_LINES = 2048 };
+static int64_t ahead(const task *t, const plane *p, int64_t n, int64_t next_row) {
+    return t->ins * n * size_of(p) <= HELD_ROWS ? next_row : FEW_LINES;
+}
+
+static cbq_mix_rows rows_at(const task *t, int64_t token, int64_t column, int64_t n, uint8_t *const y[], int past) {
+    cbq_mix_rows r = {.n = n, .first_dtype = t->x[0].dtype, .x_dtype = t->x[t->ins - 1].dtype, .y_dtype = t->y[0].dtype, .past = past};
     for (int i = 0; i < t->ins; i++) r.x[i] = t->x[i].data + token * t->x[i].t + column * t->x[i].d;
     for (int i = 0; i < t->outs; i++) r.y[i] = y[i];
     return r;
@@ -68,28 +76,30 @@ static void place_token(const void *args, int64_t token, uint8_t *y[]) {
     const task *t = args;
     for (int i = 0; i < t->outs; i++) y[i] = t->y[i].data + token * t->y[i].t;
 }
-static void fill_token(const void *args, int64_t token, int64_t at, int64_t n, uint8_t *const y[]) {
+static void fill_token(const void *args, int64_t token, int64_t at, int64_t n, uint8_t *const y[], int past) {
     const task *t = args;
     float w[MAX_WEIGHTS];
-    cbq_mix_rows r = rows_at(t, token, at, n, y);
+    cbq_mix_rows r = rows_at(t, token, at, n, y, past);
     for (int i = 0; i < t->ins * t->outs; i++) w[i] = weight_at(&t->weights[i], token);
     r.w = w, r.w_step = 1;
+    r.first_ahead = ahead(t, &t->x[0], t->columns, t->x[0].t), r.x_ahead = ahead(t, &t->x[0], t->columns, t->x[t->ins - 1].t);
     t->mix(&r);
 }
 static void place_column(const void *args, int64_t column, uint8_t *y[]) {
     const task *t = args;
     for (int i = 0; i < t->outs; i++) y[i] = t->y[i].data + column * t->y[i].d;
 }
-static void fill_column(const void *args, int64_t column, int64_t at, int64_t n, uint8_t *const y[]) {
+static void fill_column(const void *args, int64_t column, int64_t at, int64_t n, uint8_t *const y[], int past) {
     const task *t = args;
-    cbq_mix_rows r = rows_at(t, at, column, n, y);
+    cbq_mix_rows r = rows_at(t, at, column, n, y, past);
     r.w = t->wide + at, r.w_step = t->tokens;
+    r.first_ahead = ahead(t, &t->x[0], t->tokens, t->x[0].d), r.x_ahead = ahead(t, &t->x[0], t->tokens, t->x[t->ins - 1].d);
     t->mix(&r);
 }
 
 static cbq_code along_columns(task *t) {
     t->mix = function(t, 0, mix_of(t));
-    cbq_row_job job = {t, t->tokens, t->columns, t->outs, size_of(&t->y[0]), place_token, fill_token, NULL};
+    cbq_row_job job = {t, t->tokens, t->columns, t->outs, size_of(&t->y[0]), place_token, fill_token};
     cbq_fill_rows(&job, CBQ_ROWS_ALONE / t->outs, CBQ_ROWS_GRAIN / t->outs, t->how);
     return CBQ_OK;
 }
@@ -101,7 +111,7 @@ static cbq_code along_tokens(task *t, cbq_status *st) {
     for (int i = 0; i < weights; i++)
         for (int64_t token = 0; token < t->tokens; token++) wide[i * t->tokens + token] = weight_at(&t->weights[i], token);
     t->wide = wide, t->mix = function(t, 1, mix_of(t));
-    cbq_row_job job = {t, t->columns, t->tokens, t->outs, size_of(&t->y[0]), place_column, fill_column, NULL};
+    cbq_row_job job = {t, t->columns, t->tokens, t->outs, size_of(&t->y[0]), place_column, fill_column};
     cbq_fill_rows(&job, CBQ_ROWS_ALONE / t->outs, CBQ_ROWS_GRAIN / t->outs, t->how);
     free(wide);
     return CBQ_OK;

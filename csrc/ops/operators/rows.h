@@ -11,9 +11,8 @@ typedef struct {
     int outs, out_size; /* output rows of a row, and the bytes of their elements */
     /* Where the output rows of row r begin. */
     void (*place)(const void *args, int64_t r, uint8_t *y[CBQ_MAX_OUTS]);
-    /* Elements `at` .. at + n - 1 of row r, to y. */
-    void (*fill)(const void *args, int64_t r, int64_t at, int64_t n, uint8_t *const y[CBQ_MAX_OUTS]);
-    const cbq_kernels *kernels; /* set by cbq_fill_rows */
+    /* Elements `at` .. at + n - 1 of row r, to y; `past` as in operators/operators.h. */
+    void (*fill)(const void *args, int64_t r, int64_t at, int64_t n, uint8_t *const y[CBQ_MAX_OUTS], int past);
 } cbq_row_job;
 
 /* Outputs of fewer elements than `alone` stay on the caller's thread; a thread takes `grain` at a time. */

@@ -9,11 +9,11 @@ typedef struct {
 
 static void place(const void *args, int64_t r, uint8_t *y[]) { y[0] = cbq_row(&((const task *)args)->a->out, r); }
 
-static void fill(const void *args, int64_t r, int64_t at, int64_t n, uint8_t *const y[]) {
+static void fill(const void *args, int64_t r, int64_t at, int64_t n, uint8_t *const y[], int past) {
     const task *t = args;
     const cbq_array *a = &t->a->a, *b = &t->a->b;
     cbq_add_row row = {cbq_row(a, r) + at * cbq_float_bytes(a->dtype), cbq_row(b, r) + at * cbq_float_bytes(b->dtype), y[0], n,
-                       a->dtype, b->dtype, t->a->out.dtype};
+                       a->dtype, b->dtype, t->a->out.dtype, past};
     t->add(&row);
 }
 
@@ -28,7 +28,7 @@ cbq_code cbq_vector_add(cbq_vector_add_args *a, cbq_status *st) {
     if (elements == 0) return CBQ_OK;
     task t = {a, a->how.level->operators->add[cbq_mix((const cbq_array *const *)arrays, 3)]};
     const int64_t n = a->a.shape[a->a.ndim - 1];
-    cbq_row_job job = {&t, elements / n, n, 1, cbq_float_bytes(a->out.dtype), place, fill, NULL};
+    cbq_row_job job = {&t, elements / n, n, 1, cbq_float_bytes(a->out.dtype), place, fill};
     cbq_fill_rows(&job, CBQ_ROWS_ALONE, CBQ_ROWS_GRAIN, &a->how);
     return CBQ_OK;
 }
