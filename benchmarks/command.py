@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from benchmarks.plan import Plan
 from benchmarks.report import Report
@@ -57,8 +57,8 @@ def words(text: str) -> list[str]:
     return [word for word in text.split(",") if word]
 
 
-def chosen(args: argparse.Namespace, plan: AnyPlan) -> AnyPlan:
-    """The plan with what the common options say.
+def chosen(args: argparse.Namespace, plan: AnyPlan, find: Callable[[str], Any] = _formats.get) -> AnyPlan:
+    """The plan with what the common options say; `find` is the format of a name.
 
     Raises
     ------
@@ -66,7 +66,7 @@ def chosen(args: argparse.Namespace, plan: AnyPlan) -> AnyPlan:
         An unknown format, a number of threads that is none.
     """
     if getattr(args, "formats", None):
-        plan = replace(plan, formats=tuple(_formats.get(name) for name in args.formats))
+        plan = replace(plan, formats=tuple(find(name) for name in args.formats))
     if args.threads:
         try:
             plan = replace(plan, threads=tuple(thread_count(text) for text in args.threads))

@@ -42,8 +42,7 @@ def _table(title: str, section: Section, rows: list[Row], mark: Mark, of: Column
     order, promises = variants(rows), promised(rows)
 
     def line(name: str, own: Mapping[str, Row]) -> list[str]:
-        found = (own.get(variant) for variant in order)
-        cells = [mark(f"{row['figure']:.{section.digits}f}", row) if row else "" for row in found]
+        cells = [_cell(own.get(variant), section.digits, mark) for variant in order]
         return [name, *cells, held(own.values())] if promises else [name, *cells]
 
     columns = [of, *numbers(*order), *([HELD] if promises else [])]
@@ -51,3 +50,10 @@ def _table(title: str, section: Section, rows: list[Row], mark: Mark, of: Column
     note = f"{section.note}\nTarget: {promises}." if promises else section.note
     body = [line(name, own) for name, own in by_format(rows).items()]
     return Table(title, note, columns, body, line("geometric mean", means) if means else None)
+
+
+def _cell(row: Row | None, digits: int, mark: Mark) -> str:
+    """A row without a figure says in a word why: "absent"."""
+    if row is None:
+        return ""
+    return str(row["absent"]) if row["figure"] is None else mark(f"{row['figure']:.{digits}f}", row)

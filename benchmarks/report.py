@@ -7,7 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 #: A result. "format" and "variant" (such as "2 threads") say of what, and "group" where there is one; "figure" is the
-#: ratio that counts, "judged" what `judge` makes of it; the other keys are how it came about. JSON can hold it.
+#: ratio that counts, "judged" what `judge` makes of it; the other keys are how it came about. Where a peer is missing
+#: "figure" is None, and "absent" says so. JSON can hold it.
 Row = dict[str, Any]
 Report = dict[str, Any]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,6 +45,14 @@ class Dense:
         return self.cold.copies[0]
 
 
+class Compressed(Protocol):
+    """Weights that cbquant multiplies with: `Packed`, and others of the kind."""
+
+    #: The memory of the copies, and whose turn it is.
+    cold: ColdCopies
+    tensors: list[cbquant.QuantTensor]
+
+
 @dataclass(frozen=True)
 class Operand:
     """Weights as someone multiplies with them."""
@@ -73,7 +81,7 @@ class Operand:
         return float(distance / np.linalg.norm(expected.astype(np.float64)))
 
 
-def own_operand(weights: Packed, mode: str) -> Operand:
+def own_operand(weights: Compressed, mode: str) -> Operand:
     """cbquant's."""
 
     def calls(x: Floats, out: Floats, threads: int) -> list[Call]:

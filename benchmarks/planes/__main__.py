@@ -1,0 +1,5 @@
+import sys
+
+from benchmarks.planes.command import main
+
+sys.exit(main())
