@@ -60,15 +60,22 @@ CBQ_FN void few_score_head(const float *q, const uint8_t *const *rows, int64_t n
         f_st_f32(scores + i, f_sum_each(sum));
     }
 }
-/* Of n rows; pointers to CBQ_STEP rows are there, for the last tile may reach past n. */
+/* Of n rows; pointers to CBQ_STEP rows are there, for the last tile may reach past n. A few rows are taken for all whole tiles of heads, so
+   that memory is read in order. */
 CBQ_FN void few_scores_as(const float *q, int64_t q_stride, int64_t heads, const uint8_t *const *rows, int64_t n, int64_t width,
                           rows_ahead ahead, float *scores, int dtype) {
-    for (int64_t h = 0; h < heads;) {
+    const int tile = FEW_SUMS / FEW_HEADS;
+    const int64_t most = heads / FEW_HEADS * FEW_HEADS;
+    for (int64_t i = 0; most && i < n; i += tile) {
+        ask_for(ahead, i, tile);
+        for (int64_t h = 0; h < most; h += FEW_HEADS)
+            few_score_tile(q + h * q_stride, q_stride, rows + i, width, dtype, scores + h * CBQ_STEP + i, FEW_HEADS);
+    }
+    if (most) ahead.bytes = 0;
+    for (int64_t h = most; h < heads;) {
         const float *some = q + h * q_stride;
         float *to = scores + h * CBQ_STEP;
-        const int64_t left = heads - h;
-        if (left >= FEW_HEADS) few_score_heads(some, q_stride, rows, n, width, ahead, to, dtype, FEW_HEADS), h += FEW_HEADS;
-        else if (FEW_HEADS > 2 && left >= 2) few_score_heads(some, q_stride, rows, n, width, ahead, to, dtype, 2), h += 2;
+        if (FEW_HEADS > 2 && heads - h >= 2) few_score_heads(some, q_stride, rows, n, width, ahead, to, dtype, 2), h += 2;
         else few_score_head(some, rows, n, width, ahead, to, dtype), h += 1;
         ahead.bytes = 0; /* once is enough */
     }
