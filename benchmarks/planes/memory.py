@@ -14,7 +14,7 @@ from benchmarks.machine import touched_memory
 from benchmarks.matmul.plan import shape_word
 from benchmarks.plan import Done
 from benchmarks.planes import targets
-from benchmarks.planes.cases import Case, Stored, cases
+from benchmarks.planes.cases import Stored, cases
 from benchmarks.planes.plan import Plan
 from benchmarks.report import Row, judge
 from benchmarks.timing import Call
@@ -28,7 +28,7 @@ def to_memory(plan: Plan, done: Done) -> list[Row]:
     for shape, rounds in ((plan.shape, plan.rounds), (plan.large, plan.at_most(plan.large_rounds))):
         memory = touched_memory(4 * shape[0] * shape[1])
         for case in cases(plan.formats):
-            rows += _one(case, shape, "float32", memory, crews, rounds)
+            rows += _one(Stored(case, *shape), "float32", memory, crews, rounds)
             done(f"{case.name} {shape_word(*shape)}")
     return rows
 
@@ -39,17 +39,15 @@ def to_memory_16bit(plan: Plan, done: Done) -> list[Row]:
     rows: list[Row] = []
     memory = touched_memory(2 * plan.shape[0] * plan.shape[1])
     for case in cases(plan.formats):
+        stored = Stored(case, *plan.shape)
         for dtype in ("float16", "bfloat16"):
-            rows += _one(case, plan.shape, dtype, memory, crews, plan.rounds)
+            rows += _one(stored, dtype, memory, crews, plan.rounds)
         done(case.name)
     return rows
 
 
-def _one(
-    case: Case, shape: tuple[int, int], dtype: str, memory: NDArray[np.uint8], crews: list[Crew], rounds: int
-) -> list[Row]:
+def _one(stored: Stored, dtype: str, memory: NDArray[np.uint8], crews: list[Crew], rounds: int) -> list[Row]:
     out: NDArray[Any] = memory.view("uint16" if dtype == "bfloat16" else dtype)
-    stored = Stored(case, *shape)
 
     def own(threads: int) -> Call:
         return lambda: stored.decode(out, dtype, threads)
@@ -58,10 +56,10 @@ def _one(
     for threads, timings in beside_fills(own, out, crews, rounds).items():
         found = of_fastest_fill(timings, out, stored.cold)
         is_float32 = dtype == "float32"
-        size = f"{shape_word(*shape)}, {size_word(out.nbytes)}"
+        size = f"{shape_word(stored.n, stored.k)}, {size_word(out.nbytes)}"
         rows.append(
             {
-                "format": case.name,
+                "format": stored.case.name,
                 "group": size if is_float32 else f"{size}, {threads_word(threads)}",
                 "variant": threads_word(threads) if is_float32 else dtype,
                 "dtype": dtype,

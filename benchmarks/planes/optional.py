@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
 import importlib.util
+import re
+from pathlib import Path
 from typing import Any
 
 from benchmarks.machine import distribution_version
@@ -38,3 +41,11 @@ def torch_with_one_thread() -> Any:
 
     torch.set_num_threads(1)
     return torch
+
+
+def one_thread_of_openmp() -> None:
+    """Tell every OpenMP of this process to use one thread: bitsandbytes may have another one than torch."""
+    maps = Path("/proc/self/maps")
+    names = set(re.findall(r"\S*/lib[gi]?omp[^/\s]*\.so\S*", maps.read_text(encoding="utf-8")) if maps.exists() else ())
+    for name in names:
+        ctypes.CDLL(name).omp_set_num_threads(1)

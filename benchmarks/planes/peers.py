@@ -1,4 +1,5 @@
-"""Planes next to bitsandbytes and torch on a CPU: section D, one thread each, into the same memory."""
+"""Planes next to bitsandbytes and torch on a CPU: section D, one thread each. All return new arrays, of a size that
+malloc takes from memory used before."""
 
 from __future__ import annotations
 
@@ -9,42 +10,44 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.machine import touched_memory
+from benchmarks.matmul.plan import shape_word
 from benchmarks.plan import Done
 from benchmarks.planes import optional, targets
 from benchmarks.planes.cases import Case, Stored, cases
 from benchmarks.planes.plan import Plan
 from benchmarks.report import Row, judge
 from benchmarks.timing import Call, measure, ratio
+from cbquant import planes
+
+#: Gives a peer's call that decodes the first copy to a dtype and returns a tensor of torch.
+Prepare = Callable[[Stored, str], Call]
 
 DTYPES = ("float32", "bfloat16")
 _OWN = "cbquant"
+_TILE, _RUN = 128, 64
 
 
-def bitsandbytes_call(stored: Stored, out: NDArray[Any], dtype: str) -> Call:
-    """``dequantize_4bit`` with an `out`."""
+def bitsandbytes_call(stored: Stored, dtype: str) -> Call:
+    """``dequantize_4bit``; on a CPU it does not take an `out`."""
     torch = optional.torch_with_one_thread()
     import bitsandbytes.functional as bnb  # type: ignore[import-not-found,unused-ignore]
 
-    kind = getattr(torch, dtype)
-    (codes, scales), target = stored.copies[0], torch.from_numpy(out).view(kind)
-    state = bnb.QuantState(
-        absmax=torch.from_numpy(scales), shape=torch.Size(out.shape), dtype=kind, blocksize=64,
-        quant_type=stored.case.fmt.name,
-    )  # fmt: skip
-    return partial(bnb.dequantize_4bit, torch.from_numpy(codes.reshape(-1, 1)), state, out=target)
+    optional.one_thread_of_openmp()
+    codes, scales = map(torch.from_numpy, stored.copies[0])
+    shape, kind = torch.Size((stored.n, stored.k)), getattr(torch, dtype)
+    state = bnb.QuantState(scales, shape=shape, dtype=kind, blocksize=_RUN, quant_type=stored.case.fmt.name)
+    return partial(bnb.dequantize_4bit, codes.reshape(-1, 1), state)
 
 
-def torch_call(stored: Stored, out: NDArray[Any], dtype: str) -> Call:
-    """What ``.to`` does, without its new tensor: the codes alone, without their scales."""
+def torch_call(stored: Stored, dtype: str) -> Call:
+    """``.to``: the codes alone, without their scales."""
     torch = optional.torch_with_one_thread()
     codes = torch.from_numpy(stored.copies[0][0]).view(getattr(torch, f"float8_{stored.case.fmt.code}"))
-    target = torch.from_numpy(out).view(getattr(torch, dtype))
-    return lambda: target.copy_(codes)
+    return partial(codes.to, getattr(torch, dtype))
 
 
 #: Who decodes what.
-PEERS: dict[str, tuple[Callable[[Stored, NDArray[Any], str], Call], tuple[str, ...]]] = {
+PEERS: dict[str, tuple[Prepare, tuple[str, ...]]] = {
     "bitsandbytes": (bitsandbytes_call, ("nf4", "fp4")),
     "torch": (torch_call, ("fp8_e4m3", "fp8_e5m2")),
 }
@@ -57,29 +60,26 @@ def next_to_peers(plan: Plan, done: Done) -> list[Row]:
     for case in cases(plan.formats):
         for name, (prepare, formats) in PEERS.items():
             if case.fmt.name in formats:
-                rows += [_one(case, dtype, name, prepare if name in present else None, plan) for dtype in DTYPES]
+                found = prepare if name in present else None
+                rows += [_one(case, shape, dtype, name, found, plan) for shape in plan.peer_shapes for dtype in DTYPES]
         done(case.name)
     return rows
 
 
-def _one(
-    case: Case, dtype: str, peer: str, prepare: Callable[[Stored, NDArray[Any], str], Call] | None, plan: Plan
-) -> Row:
-    base: Row = {"format": case.name, "group": f"{peer}, 1 thread", "variant": dtype, "threads": 1}
+def _one(case: Case, shape: tuple[int, int], dtype: str, peer: str, prepare: Prepare | None, plan: Plan) -> Row:
+    n, k = shape
+    base: Row = {"format": case.name, "group": f"{peer}, {shape_word(n, k)}, 1 thread", "variant": dtype, "threads": 1}
     if prepare is None:
         return base | optional.missing(peer)
-    n, k = plan.shape
     stored = Stored(case, n, k)
-    item = np.dtype("float32" if dtype == "float32" else "uint16")
-    out: NDArray[Any] = touched_memory(item.itemsize * n * k).view(item).reshape(n, k)
-    own: Call = partial(stored.decode, out, dtype, 1)
-    call = prepare(stored, out, dtype)
-    check_same(case, stored, out, own, call, peer)
+    own = own_call(stored, dtype)
+    call = prepare(stored, dtype)
+    check_same(stored, own(), call(), peer)
     timings = measure({_OWN: [own], peer: [call]}, plan.rounds, plan.sample_seconds, quiet=True)
     times = ratio(timings[peer], timings[_OWN])
     return base | {
         "peer": peer,
-        "output_bytes": out.nbytes,
+        "elements": n * k,
         "seconds": timings[_OWN].seconds,
         "spread": timings[_OWN].spread,
         "peer_seconds": timings[peer].seconds,
@@ -88,22 +88,17 @@ def _one(
     }
 
 
-def check_same(case: Case, stored: Stored, out: NDArray[Any], own: Call, peer: Call, name: str) -> None:
+def own_call(stored: Stored, dtype: str) -> Callable[[], NDArray[Any]]:
+    """cbquant's, on the same copy."""
+    name = stored.case.fmt.name
+    return partial(planes.dequant, name, *stored.copies[0], dtype=dtype, threads=1, **stored.options)
+
+
+def check_same(stored: Stored, own: NDArray[Any], tensor: Any, name: str) -> None:
     """Both have to do the same work, but that torch leaves scales out: a RuntimeError where it is not near."""
-    own()
-    wanted = as_float32(out)
-    out.fill(0)
-    peer()
-    found = as_float32(out)
-    if case.fmt.scales == "tile":
-        scales = stored.copies[0][1]
-        found *= scales.repeat(128, axis=0).repeat(128, axis=1)[: stored.n, : stored.k]
-    if not np.allclose(found, wanted, rtol=1e-2, atol=0):
-        raise RuntimeError(f"{case.name}: {name} and cbquant decode the same codes to different values")
-
-
-def as_float32(values: NDArray[Any]) -> NDArray[np.float32]:
-    """A copy; uint16 stands for bfloat16."""
-    if values.dtype == np.uint16:
-        return (values.astype(np.uint32) << 16).view(np.float32)
-    return values.astype(np.float32)
+    found = np.array(tensor.float().numpy()).reshape(own.shape)
+    if stored.case.fmt.scales == "tile":
+        tiles = stored.copies[0][1].repeat(_TILE, axis=0).repeat(_TILE, axis=1)
+        found *= tiles[: stored.n, : stored.k]
+    if not np.allclose(found, own.astype(np.float32), rtol=1e-2, atol=0):
+        raise RuntimeError(f"{stored.case.name}: {name} and cbquant decode the same codes to different values")

@@ -28,12 +28,15 @@ class Plan(plan.Plan):
     """`formats` are those of planes."""
 
     formats: tuple[PlanesFormat, ...] = ()  # type: ignore[assignment]
-    rounds: int = 11
+    rounds: int = 9
     #: The matrix of all sections.
     shape: tuple[int, int] = (4096, 4096)
     #: Another one to decode, and its rounds: a call takes ten times as long.
     large: tuple[int, int] = (0, 0)
-    large_rounds: int = 5
+    large_rounds: int = 3
+    #: What is decoded next to other libraries, which return new arrays: in cache, and of a size that malloc keeps when
+    #: it is freed.
+    peer_shapes: tuple[tuple[int, int], ...] = ((64, 4096), (1024, 4096))
     #: Elements that codecs decode and encode.
     elements: int = 1 << 22
     #: Rows of x.
