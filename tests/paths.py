@@ -107,6 +107,11 @@ PRODUCT_PATHS = [Path(name, False) for name, available, _ in _core.isa_levels() 
 PRODUCT_PATHS += [Path(name, True) for name in EMULATED_LEVELS]
 
 
+def natively(paths: list[Path]) -> list[Path]:
+    """Those that this machine runs as they are."""
+    return [path for path in paths if not path.emulated]
+
+
 def _sources_digest() -> str:
     digest = hashlib.sha256(sys.version.encode())
     for folder in (ROOT / "csrc", ROOT / "tests" / "emulate"):

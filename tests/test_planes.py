@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from cbquant import _core, planes
 from cbquant.reference import codecs
 from cbquant.reference import planes as reference
-from tests.paths import DTYPES, PATHS, Path
+from tests.paths import DTYPES, PATHS, Path, natively
 from tests.planes_inputs import FLAT, GROUPED, NAMES, ROWS, TILED, Case, assert_same, decode, layouts_of, make
 
 CASES = {fmt: layouts_of(fmt) for fmt in NAMES}
@@ -22,6 +22,12 @@ CASES = {fmt: layouts_of(fmt) for fmt in NAMES}
 
 @pytest.fixture(params=PATHS, ids=str)
 def path(request: pytest.FixtureRequest) -> Path:
+    return request.param
+
+
+@pytest.fixture(params=natively(PATHS), ids=str)
+def native(request: pytest.FixtureRequest) -> Path:
+    """For what is the same on every set of kernels, or slow: without the emulated ones."""
     return request.param
 
 
@@ -174,26 +180,26 @@ def test_tiles_are_float64_arithmetic_rounded_once(
 
 @pytest.mark.parametrize("threads", [2, 7])
 @pytest.mark.parametrize("fmt", NAMES)
-def test_threads_change_nothing(path: Path, fmt: str, threads: int) -> None:
+def test_threads_change_nothing(native: Path, fmt: str, threads: int) -> None:
     options: dict[str, Any] = {"tile": (100, 130)} if fmt in TILED else {}
     for shape in ((1031, 1056), (7, 96 * 1024), (3, 333, 672)):  # more than 2^19 elements
         case = make(fmt, shape, threads, **options)
         for dtype in ("float32", "bfloat16"):
-            one, many = (decoded(path, case, dtype, n) for n in (1, threads))
+            one, many = (decoded(native, case, dtype, n) for n in (1, threads))
             assert_same(many, one)
 
 
 @pytest.mark.parametrize("fmt", NAMES)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("offset", [0, 4, 60])
-def test_stores_past_the_cache(path: Path, fmt: str, dtype: str, offset: int) -> None:
+def test_stores_past_the_cache(native: Path, fmt: str, dtype: str, offset: int) -> None:
     """The same bits wherever an output begins in a line, and nothing around it is touched."""
     case = make(fmt, (3, 672), 5)
     layout, expected = case.layout, case.expected(dtype)
     memory = np.full(expected.nbytes + 192, 0xA5, np.uint8)
     start = -memory.ctypes.data % 64 + offset
     out = memory[start : start + expected.nbytes].view(expected.dtype).reshape(expected.shape)
-    path.core.dequant_planes(layout.planes(), out, dtype, 1, path.level, 1)
+    native.core.dequant_planes(layout.planes(), out, dtype, 1, native.level, 1)
     assert_same(out, expected)
     assert (memory[:start] == 0xA5).all()
     assert (memory[start + expected.nbytes :] == 0xA5).all()

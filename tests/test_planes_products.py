@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 import cbquant
 from cbquant import QuantTensor
 from cbquant.planes._tensor import PlanesTensor
-from tests.paths import PRODUCT_PATHS, Path
+from tests.paths import PRODUCT_PATHS, Path, natively
 from tests.planes_inputs import FLAT, INTEGER, NAMES, TILED, make
 
 FLOATS = [name for name in NAMES if name not in INTEGER]
@@ -23,6 +23,12 @@ PRECISIONS = [(name, p) for name in NAMES for p in ("f32", "bf16", *(X_LIMITS if
 
 @pytest.fixture(params=PRODUCT_PATHS, ids=str)
 def path(request: pytest.FixtureRequest) -> Path:
+    return request.param
+
+
+@pytest.fixture(params=natively(PRODUCT_PATHS), ids=str)
+def native(request: pytest.FixtureRequest) -> Path:
+    """For what is the same on every set of kernels, or slow: without the emulated ones."""
     return request.param
 
 
@@ -74,17 +80,17 @@ def as_integers(x: NDArray[np.float32], limit: int, group: int) -> NDArray[np.fl
 
 
 @pytest.mark.parametrize("m", [1, 2, 5, 33])
-def test_f32(path: Path, fmt: str, m: int) -> None:
-    t = weights(fmt, (9, 1024 if path.emulated else 4096))
+def test_f32(native: Path, fmt: str, m: int) -> None:
+    t = weights(fmt, (9, 1024 if native.emulated else 4096))
     x = activations(m, t.shape[1])
-    assert error(multiply(path, x, t), x, t.dequant()) <= 1e-6
+    assert error(multiply(native, x, t), x, t.dequant()) <= 1e-6
 
 
 @pytest.mark.parametrize("m", [1, 3, 33])
-def test_bf16_is_of_rounded_operands(path: Path, fmt: str, m: int) -> None:
+def test_bf16_is_of_rounded_operands(native: Path, fmt: str, m: int) -> None:
     t = weights(fmt, (9, 1024), 1)
     x = activations(m, 1024)
-    assert error(multiply(path, x, t, "bf16"), as_bf16(x), as_bf16(t.dequant())) <= 1e-6
+    assert error(multiply(native, x, t, "bf16"), as_bf16(x), as_bf16(t.dequant())) <= 1e-6
 
 
 @pytest.mark.parametrize("precision", X_LIMITS)
@@ -98,7 +104,7 @@ def test_integers(path: Path, fmt: str, precision: str, m: int) -> None:
 
 @pytest.mark.parametrize("fmt", INTEGER)
 @pytest.mark.parametrize("precision", X_LIMITS)
-def test_integers_at_the_ends_of_their_range(path: Path, fmt: str, precision: str) -> None:
+def test_integers_at_the_ends_of_their_range(native: Path, fmt: str, precision: str) -> None:
     """Every code and the largest x at once: a sum that saturates shows."""
     for code in (0x77, 0xFF, 0x80, 0x7F, 0x88, 0x81):
         t = weights(fmt, (9, 512), 3)
@@ -107,7 +113,7 @@ def test_integers_at_the_ends_of_their_range(path: Path, fmt: str, precision: st
             x = np.full((5, 512), sign, np.float32)
             w = t.dequant().astype(np.float64)
             bound = 2e-6 * np.abs(w).sum(axis=1)
-            assert (np.abs(multiply(path, x, t, precision) - x @ w.T) <= bound).all()
+            assert (np.abs(multiply(native, x, t, precision) - x @ w.T) <= bound).all()
 
 
 @pytest.mark.parametrize(("fmt", "precision"), PRECISIONS)
@@ -131,12 +137,12 @@ def test_odd_shapes(path: Path, fmt: str, precision: str) -> None:
 
 @pytest.mark.parametrize("fmt", TILED)
 @pytest.mark.parametrize("tile", [(128, 128), (1, 128), "row", "tensor", (None, None), (7, 3), (64, None)], ids=str)
-def test_every_kind_of_tiles(path: Path, fmt: str, tile: Any) -> None:
+def test_every_kind_of_tiles(native: Path, fmt: str, tile: Any) -> None:
     t = weights(fmt, (150, 300), 4, tile=tile)
     for m in (1, 6):
         x = activations(m, 300)
-        assert error(multiply(path, x, t), x, t.dequant()) <= 1e-6
-        assert error(multiply(path, x, t, "bf16"), as_bf16(x), as_bf16(t.dequant())) <= 1e-6
+        assert error(multiply(native, x, t), x, t.dequant()) <= 1e-6
+        assert error(multiply(native, x, t, "bf16"), as_bf16(x), as_bf16(t.dequant())) <= 1e-6
 
 
 @pytest.mark.parametrize("global_scale_is", ["multiplier", "divisor"])
@@ -151,11 +157,11 @@ def test_global_scale(path: Path, global_scale_is: str) -> None:
 
 
 @pytest.mark.parametrize("precision", ["f32", "bf16", "q8"])
-def test_nan_scales_reach_their_rows_alone(path: Path, precision: str) -> None:
+def test_nan_scales_reach_their_rows_alone(native: Path, precision: str) -> None:
     t = weights("mxfp4_planes", (20, 256), 6)
     t.scales[13, 3] = 255
     for m in (1, 5):
-        is_nan = np.isnan(multiply(path, activations(m, 256), t, precision))
+        is_nan = np.isnan(multiply(native, activations(m, 256), t, precision))
         assert is_nan[:, 13].all()
         assert not np.delete(is_nan, 13, axis=1).any()
 

@@ -17,7 +17,7 @@ from cbquant import QuantTensor, planes
 from cbquant.planes import _checks, _quantize
 from cbquant.reference import bfloat16_bits, codecs
 from cbquant.reference import planes as reference
-from tests.paths import PATHS, Path
+from tests.paths import PATHS, Path, natively
 from tests.planes_inputs import FLAT, GROUPED, INTEGER, NAMES, ROWS, TILED, assert_same
 
 MX = [name for name in GROUPED if ROWS[name][6] == "e8m0"]
@@ -26,6 +26,12 @@ LARGEST = {"e4m3fn": 448.0, "e5m2": 57344.0}
 
 @pytest.fixture(params=PATHS, ids=str)
 def path(request: pytest.FixtureRequest) -> Path:
+    return request.param
+
+
+@pytest.fixture(params=natively(PATHS), ids=str)
+def native(request: pytest.FixtureRequest) -> Path:
+    """For what is the same on every set of kernels, or slow: without the emulated ones."""
     return request.param
 
 
@@ -196,30 +202,30 @@ def test_numbers_that_have_codes_come_back(path: Path, fmt: str) -> None:
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float16, ml_dtypes.bfloat16], ids=lambda d: np.dtype(d).name)
-def test_other_types_of_numbers(path: Path, fmt: str, dtype: Any) -> None:
+def test_other_types_of_numbers(native: Path, fmt: str, dtype: Any) -> None:
     x = (np.random.default_rng(1).standard_normal((5, 192)) * 3).astype(dtype)
-    found, expected = encode(path, x, fmt), encode(path, x.astype(np.float32), fmt)
+    found, expected = encode(native, x, fmt), encode(native, x.astype(np.float32), fmt)
     assert np.array_equal(found.codes, expected.codes)
     assert np.array_equal(found.scales, expected.scales)
     assert found.global_scale == expected.global_scale
 
 
 @pytest.mark.parametrize("threads", [2, 7])
-def test_threads_change_nothing(path: Path, fmt: str, threads: int) -> None:
+def test_threads_change_nothing(native: Path, fmt: str, threads: int) -> None:
     for shape in ((1031, 1056), (7, 96 * 1024)):
         x = numbers(shape)
-        one, many = (encode(path, x, fmt, n) for n in (1, threads))
+        one, many = (encode(native, x, fmt, n) for n in (1, threads))
         assert np.array_equal(one.codes, many.codes)
         assert np.array_equal(one.scales, many.scales)
         assert one.global_scale == many.global_scale
 
 
 @pytest.mark.parametrize("value", [0.0, -0.0, 1e-45, 1e-40, 1e-38, 1e-36, 1e-20, 1e30, 3e38])
-def test_zero_tiny_and_huge_numbers_decode_finite(path: Path, fmt: str, value: float) -> None:
+def test_zero_tiny_and_huge_numbers_decode_finite(native: Path, fmt: str, value: float) -> None:
     x = np.zeros((3, 128), np.float32)
     x[1, :64] = value
     x[1, 1] = -value
-    found = encode(path, x, fmt)
+    found = encode(native, x, fmt)
     with np.errstate(over="ignore"):
         y = decode(fmt, found, x.shape)
     assert np.isfinite(y).all()
@@ -228,17 +234,17 @@ def test_zero_tiny_and_huge_numbers_decode_finite(path: Path, fmt: str, value: f
     assert np.abs(y - x).max() <= max(0.26 * value, 3e-38 if fmt in GROUPED else 1e-44)
 
 
-def test_all_zeros(path: Path, fmt: str) -> None:
+def test_all_zeros(native: Path, fmt: str) -> None:
     for shape in ((2, 64), (0, 64), (3, 0)):
         x = np.zeros(shape, np.float32)
-        found = encode(path, x, fmt)
+        found = encode(native, x, fmt)
         assert found.global_scale == (1.0 if fmt == "nvfp4_planes" else None)
         assert not decode(fmt, found, shape).any()
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16, ml_dtypes.bfloat16])
-def test_nan_and_infinity_are_refused_with_their_place(path: Path, fmt: str, bad: float, dtype: Any) -> None:
+def test_nan_and_infinity_are_refused_with_their_place(native: Path, fmt: str, bad: float, dtype: Any) -> None:
     x = np.ones((4, 96), dtype)
     for row, column in ((0, 0), (2, 37), (3, 95)):
         wrong = x.copy()
@@ -250,7 +256,7 @@ def test_nan_and_infinity_are_refused_with_their_place(path: Path, fmt: str, bad
         )  # fmt: skip
         source = {"float32": "f32", "float64": "f64", "float16": "f16", "bfloat16": "bf16"}[np.dtype(dtype).name]
         with pytest.raises(ValueError, match=rf"row {row}\b.*column {column}\b"):
-            path.core.quantize_planes(wrong, source, layout.planes(), 1, path.level)
+            native.core.quantize_planes(wrong, source, layout.planes(), 1, native.level)
 
 
 def test_float64_beyond_float32_is_refused(fmt: str) -> None:
