@@ -29,6 +29,7 @@ bench: $(STAMP)-bench
 	$(PY) -m benchmarks.matmul
 	$(PY) -m benchmarks.quantize
 	$(PY) -m benchmarks.deepseek
+	$(PY) -m benchmarks.planes
 
 lint: $(STAMP)-lint
 	$(PY) tools/lint.py

@@ -53,7 +53,12 @@ class Plan(plan.Plan):
 
     def describe(self) -> dict[str, Any]:
         """The plan as a report has it."""
-        own = {"shape": shape_word(*self.shape), "large": shape_word(*self.large), "elements": self.elements}
+        own: dict[str, Any] = {
+            "shape": shape_word(*self.shape),
+            "large": shape_word(*self.large),
+            "elements": self.elements,
+        }
+        own |= {"peer_shapes": [shape_word(*shape) for shape in self.peer_shapes]}
         counts = {"large_rounds": self.at_most(self.large_rounds), "product_rounds": self.at_most(self.product_rounds)}
         return super().describe() | own | counts | {"m": self.ms, "rows": self.rows}
 
