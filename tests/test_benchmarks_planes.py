@@ -213,7 +213,9 @@ def test_planes_are_judged_next_to_other_libraries(monkeypatch):
 
     found = {"bitsandbytes": (bitsandbytes_call, ("nf4", "fp4")), "torch": (torch_call, ("fp8_e4m3", "fp8_e5m2"))}
     monkeypatch.setattr(peers, "PEERS", found)
-    monkeypatch.setattr(peers, "measure", fixed_times({"cbquant": 1.0, "bitsandbytes": 2.0, "torch": 4.0}.get))
+    monkeypatch.setattr(
+        peers, "measure", fixed_times({"cbquant": 1.0, "bitsandbytes": 2.0, "torch": 4.0, "fill": 0.5}.get)
+    )
     monkeypatch.setattr(optional, "versions", lambda: dict.fromkeys(found, "1"))
     rows = peers.next_to_peers(TINY, lambda name: None)
     assert [(row["format"], row["group"], row["variant"]) for row in rows] == [
@@ -221,9 +223,10 @@ def test_planes_are_judged_next_to_other_libraries(monkeypatch):
         for peer, formats in (("torch", ("fp8_e4m3", "fp8_e5m2")), ("bitsandbytes", ("nf4", "fp4")))
         for fmt in formats
         for shape in ("64x256", "128x256")
-        for dtype in ("float32", "bfloat16")
+        for dtype in ("float32", "fill, float32", "bfloat16", "fill, bfloat16")
     ]
-    for row in rows:
+    assert [(row["figure"], row["judged"]) for row in rows[1::2]] == [(8, None)] * 8 + [(4, None)] * 8
+    for row in rows[::2]:
         figure, target = {"bitsandbytes": (2, 3), "torch": (4, 1)}[row["peer"]]
         verdict = row["judged"]
         assert (row["figure"], verdict["target"], verdict["held"]) == (figure, target, figure >= target)

@@ -12,8 +12,9 @@ _INTRODUCTION = """\
 
 How fast cbquant's codecs and planes are on one machine, next to its memory and to other libraries, which are measured
 in turns with them; [benchmarks](../benchmarks/README.md) says how, and `python -m benchmarks.planes` measures yours. A
-matrix is {shape} unless a table says otherwise; codecs have {elements} elements, encoders {rows} rows. torch and
-bitsandbytes are optional (`pip install torch bitsandbytes`).
+matrix is {shape} unless a table says otherwise; codecs have {elements:,} elements, encoders {rows} rows. The matrix of
+{large} has {large_rounds} rounds, products have {product_rounds}. torch and bitsandbytes are optional
+(`pip install torch bitsandbytes`).
 """
 
 

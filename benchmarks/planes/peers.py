@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.ceilings import cache_fills
+from benchmarks.machine import touched_memory
 from benchmarks.matmul.plan import shape_word
 from benchmarks.plan import Done
 from benchmarks.planes import optional, targets
@@ -23,7 +25,7 @@ from cbquant import planes
 Prepare = Callable[[Stored, str], Call]
 
 DTYPES = ("float32", "bfloat16")
-_OWN = "cbquant"
+_OWN, _FILL = "cbquant", "fill"
 _TILE, _RUN = 128, 64
 
 
@@ -54,38 +56,43 @@ PEERS: dict[str, tuple[Prepare, tuple[str, ...]]] = {
 
 
 def next_to_peers(plan: Plan, done: Done) -> list[Row]:
-    """A row for each format that a peer has, and type."""
+    """Rows for each format that a peer has, size and type: times its speed, and how much a fill of such an array is."""
     present = optional.versions()
     rows: list[Row] = []
     for case in cases(plan.formats):
         for name, (prepare, formats) in PEERS.items():
             if case.fmt.name in formats:
                 found = prepare if name in present else None
-                rows += [_one(case, shape, dtype, name, found, plan) for shape in plan.peer_shapes for dtype in DTYPES]
+                for shape in plan.peer_shapes:
+                    for dtype in DTYPES:
+                        rows += _one(case, shape, dtype, name, found, plan)
         done(case.name)
     return rows
 
 
-def _one(case: Case, shape: tuple[int, int], dtype: str, peer: str, prepare: Prepare | None, plan: Plan) -> Row:
+def _one(case: Case, shape: tuple[int, int], dtype: str, peer: str, prepare: Prepare | None, plan: Plan) -> list[Row]:
     n, k = shape
     base: Row = {"format": case.name, "group": f"{peer}, {shape_word(n, k)}, 1 thread", "variant": dtype, "threads": 1}
     if prepare is None:
-        return base | optional.missing(peer)
+        return [base | optional.missing(peer)]
     stored = Stored(case, n, k)
     own = own_call(stored, dtype)
     call = prepare(stored, dtype)
     check_same(stored, own(), call(), peer)
-    timings = measure({_OWN: [own], peer: [call]}, plan.rounds, plan.sample_seconds, quiet=True)
+    fill = cache_fills(touched_memory(n * k * (4 if dtype == "float32" else 2)))["fill"]
+    candidates: dict[str, list[Call]] = {_OWN: [own], peer: [call], _FILL: fill}
+    timings = measure(candidates, plan.rounds, plan.sample_seconds, quiet=True)
     times = ratio(timings[peer], timings[_OWN])
-    return base | {
+    base |= {
         "peer": peer,
         "elements": n * k,
         "seconds": timings[_OWN].seconds,
         "spread": timings[_OWN].spread,
         "peer_seconds": timings[peer].seconds,
-        "figure": times,
-        "judged": judge(times, ">=", targets.PEERS[peer]),
+        "fill_seconds": timings[_FILL].seconds,
     }
+    of_fill = {"variant": f"fill, {dtype}", "figure": ratio(timings[peer], timings[_FILL]), "judged": None}
+    return [base | {"figure": times, "judged": judge(times, ">=", targets.PEERS[peer])}, base | of_fill]
 
 
 def own_call(stored: Stored, dtype: str) -> Callable[[], NDArray[Any]]:

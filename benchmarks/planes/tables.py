@@ -17,7 +17,8 @@ SECTIONS = {
     ),
     "D": Section(
         "Planes next to others",
-        "Times the speed of bitsandbytes' dequantize_4bit, and of torch's conversion of the codes without scales.",
+        "Times the speed of bitsandbytes' dequantize_4bit, and of torch's conversion of the codes without scales. "
+        "*fill* is the figure of filling used memory of that size: there is not much more to have.",
         1,
     ),
     "E": Section(
