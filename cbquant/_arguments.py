@@ -42,12 +42,14 @@ def check_threads(threads: int | None, name: str = "threads") -> int:
 
 
 def check_whole(name: str, value: Any) -> int:
-    """A whole number from 1 up."""
+    """A whole number from 1 up, which C can hold."""
     if isinstance(value, (bool, np.bool_)) or not hasattr(value, "__index__"):
         raise TypeError(f"{name}: expected a whole number from 1, got {type(value).__name__}")
     number = operator.index(value)
     if number < 1:
         raise ValueError(f"{name}: expected a whole number from 1, got {number}")
+    if number > _MAX_ELEMENTS:
+        raise ValueError(f"{name}: expected at most {_MAX_ELEMENTS}, got {number}")
     return number
 
 

@@ -339,3 +339,15 @@ def test_examples_of_the_page() -> None:
 
 def test_every_format_is_tested() -> None:
     assert {*GROUPED, *TILED, *FLAT} == set(NAMES)
+
+
+def test_numbers_of_no_array_are_refused_before_they_cost_anything() -> None:
+    ones = np.ones(1, np.float32)
+    nested = (ones, np.ones(256, np.float32), 0.0, 2**40)
+    y = planes.dequant("nf4", np.zeros(32, np.uint8), np.zeros(1, np.uint8), nested=nested)
+    assert y.shape == (64,)
+    for options in ({"tile": (2**63, 1)}, {"tile": (1, 2**70)}):
+        with pytest.raises(ValueError, match="tile: expected at most"):
+            planes.dequant("fp8_e4m3", np.zeros((2, 2), np.uint8), ones[:, None], **options)
+    with pytest.raises(ValueError, match="block: expected at most"):
+        planes.dequant("nf4", np.zeros(32, np.uint8), ones, block=2**63)

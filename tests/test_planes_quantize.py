@@ -183,6 +183,17 @@ def test_nvfp4(path: Path, global_scale_is: str) -> None:
         assert_nearest("nvfp4_planes", x, y, (scales * factor).repeat(16, axis=1))
 
 
+@pytest.mark.parametrize("global_scale_is", ["multiplier", "divisor"])
+@pytest.mark.parametrize("amax", [1e-42, 2e-40, 7.8e-36, 7.9e-36])
+def test_nvfp4_of_tiny_tensors(native: Path, global_scale_is: str, amax: float) -> None:
+    x = np.full((1, 16), amax, np.float32)
+    found = encode(native, x, "nvfp4", global_scale_is=global_scale_is)
+    assert np.isfinite(found.global_scale)
+    y = decode("nvfp4_planes", found, x.shape, global_scale_is=global_scale_is)
+    step = 6 * 2.0**-126 * 2.0**-9  # of the largest code under the smallest scales of a block
+    assert (np.abs(y - x) <= np.maximum(x / 16, step)).all()
+
+
 # --- what holds for all ---
 
 

@@ -96,7 +96,8 @@ def _as_codes(codes: Any, f: PlanesFormat, packed: bool) -> NDArray[np.uint8]:
     own = None if packed or f.always_packed else _CODE_DTYPES.get(f.code)
     if array.dtype.name not in ("uint8", own):
         expected = f"uint8 or {own}" if own else "uint8"
-        raise TypeError(f"codes: expected {expected} for {f.name}, got dtype {array.dtype.name}")
+        hint = "; .view(np.uint8) makes it so" if array.dtype.name == "int8" else ""
+        raise TypeError(f"codes: expected {expected} for {f.name}, got dtype {array.dtype.name}{hint}")
     if array.ndim == 0:
         raise ValueError("codes: expected at least one dimension, got ()")
     return array.view(np.uint8)

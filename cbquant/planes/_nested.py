@@ -41,7 +41,7 @@ def absmax(scales: Any, nested: Sequence[Any]) -> NDArray[np.float32]:
     if codes.size and largest >= table.size:
         raise ValueError(f"nested: table2: expected an entry for code {largest}, got {table.size}")
     with np.errstate(over="ignore", invalid="ignore"):  # as the decoder itself
-        inner = table[codes.reshape(-1)] * np.repeat(outer, block2)[: codes.size]
+        inner = table[codes.reshape(-1)] * outer[np.arange(codes.size) // block2]
         result: NDArray[np.float32] = (inner + as_float32("nested: offset", nested[2])).reshape(codes.shape)
     return result
 

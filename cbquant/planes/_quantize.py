@@ -58,7 +58,7 @@ def quantize(
       `cbquant.e8m0.encode` with rule "floor". The largest elements may saturate;
     - fp8, nf4, fp4: amax / the largest code's value (448, 57344, 1), rounded to `scale_dtype`; in E8M0 by rule "floor";
     - nvfp4: amax / 6 / the tensor's scale, rounded to E4M3, where the tensor's scale is amax / (448 * 6) of the
-      whole tensor, rounded to float32.
+      whole tensor, rounded to float32 (at least 2^-126).
 
     Then each code is the one nearest to x / scale. Where all is zero, so are scales (of nvfp4's tensor: 1) and numbers.
 
@@ -136,7 +136,7 @@ def _scale_dtype(f: PlanesFormat, scale_dtype: Any) -> str:
     known = _SCALE_DTYPES.get(f.scales)
     if known is not None:
         return "uint8" if check_word("scale_dtype", name, known) == "e8m0" else name
-    if name != "float32":
+    if name not in ("float32", f.scales):  # float32 is the default
         raise ValueError(f"scale_dtype: the scales of {f.name} are bytes of {f.scales}, got {name!r}")
     return "uint8"
 

@@ -3,11 +3,6 @@
 #include "../array.h"
 #include "../lanes/common.h"
 
-CBQ_FN F f_ld_as(const uint8_t *p, int dtype) {
-    if (dtype == CBQ_F32) return f_ld_f32(p);
-    return dtype == CBQ_F16 ? f_ld_f16(p) : f_ld_bf16(p);
-}
-
 /* The first n < CBQ_LANES of a vector, then zeros. */
 CBQ_FN F f_ld_first(const uint8_t *p, int64_t n, int dtype) {
     uint8_t last[CBQ_LANES * 4] = {0};

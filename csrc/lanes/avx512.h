@@ -56,8 +56,7 @@ CBQ_FN __m512i i_four_shifts(int bits) {
 CBQ_FN I i_ld_codes(const uint8_t *p, int bits) {
     if (bits == 8) return _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)(const void *)p));
     const int next = bits / 2 * 0x010101, a = 0x020100, b = a + next, c = b + next, d = c + next;
-    __m128i packed = _mm_loadl_epi64((const __m128i *)(const void *)p);
-    if (bits == 6) packed = _mm_insert_epi32(packed, (int)cbq_u32(p + 8, 1), 2);
+    __m128i packed = bits == 6 ? _mm_maskz_loadu_epi32(7, p) : _mm_loadl_epi64((const __m128i *)(const void *)p);
     __m512i fours = _mm512_shuffle_epi8(_mm512_broadcast_i32x4(packed), _mm512_setr_epi32(a, a, a, a, b, b, b, b, c, c, c, c, d, d, d, d));
     return _mm512_srlv_epi32(fours, i_four_shifts(bits));
 }

@@ -3,6 +3,10 @@
 
 CBQ_FN F f_zero(void) { return f_set1(0.0f); }
 CBQ_FN F f_ld(const float *p) { return f_ld_f32((const uint8_t *)p); }
+CBQ_FN F f_ld_as(const uint8_t *p, int dtype) {
+    if (dtype == CBQ_F32) return f_ld_f32(p);
+    return dtype == CBQ_F16 ? f_ld_f16(p) : f_ld_bf16(p);
+}
 enum { CBQ_OF_32 = 32 / CBQ_LANES }; /* vectors that 32 elements fill */
 
 /* Where bytes do not become floats by way of binary16, nobody calls these. */

@@ -10,11 +10,6 @@ enum { VECTORS = CBQ_W / CBQ_LANES };
 /* The type of a row: one of three constants, or what the arguments say. */
 CBQ_FN int type_of(int mix, int dtype) { return mix == CBQ_MIXED ? dtype : mix; }
 
-CBQ_FN F f_ld_as(const uint8_t *p, int dtype) {
-    if (dtype == CBQ_F32) return f_ld_f32(p);
-    return dtype == CBQ_F16 ? f_ld_f16(p) : f_ld_bf16(p);
-}
-
 /* n elements from number i on, zeros beyond them. */
 CBQ_FN void load_piece(const uint8_t *row, int64_t i, int64_t n, int dtype, F v[VECTORS]) {
     const int size = cbq_float_bytes(dtype);

@@ -137,11 +137,14 @@ static void encode_lines(void *context, int64_t begin, int64_t end) {
     }
 }
 
-/* The scale of a whole tensor, from its largest magnitude: the largest block scale and the largest code then reach it. */
+/* The scale of a whole tensor, from its largest magnitude: the largest block scale and the largest code then reach it. It is never
+   below the smallest normal float32, whose reciprocal is finite and which loses no bits: of smaller tensors, block scales are
+   smaller. */
 static float global_of(const task *t, float largest) {
     const double reach = t->largest_code * cbq_largest_value(cbq_code_rows[CBQ_CODES_e4m3fn].kind);
     float scale = (float)((double)largest / reach);
-    if (scale == 0) return 1;
+    if (largest == 0) return 1;
+    if (scale < 0x1p-126f) scale = 0x1p-126f;
     return t->p->global_op == CBQ_GLOBAL_DIVIDE ? 1 / scale : scale;
 }
 

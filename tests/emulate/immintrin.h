@@ -28,6 +28,13 @@ static inline __m256i cbq_gap_maskz_set1_epi32(__mmask8 k, int a) { return _mm25
 #define _mm256_maskz_set1_epi32(k, a) cbq_gap_maskz_set1_epi32(k, a)
 #define _mm256_maskz_set1_epi8(k, a) cbq_gap_maskz_set1_epi8(k, a)
 #define _mm256_mask_sub_epi8(src, k, a, b) cbq_gap_mask_sub_epi8(src, k, a, b)
+static inline __m128i cbq_gap_maskz_loadu_epi32(unsigned k, const void *p) {
+    int32_t v[4] = {0};
+    for (int i = 0; i < 4; i++)
+        if (k >> i & 1) v[i] = ((const struct { int32_t i; } __attribute__((packed)) *)p)[i].i;
+    return _mm_loadu_si128((const __m128i *)(const void *)v);
+}
+#define _mm_maskz_loadu_epi32(k, p) cbq_gap_maskz_loadu_epi32(k, p)
 static inline __m128i cbq_gap_cvtepi32_epi8(__m512i a) {
     uint32_t from[16];
     uint8_t to[16];
