@@ -70,7 +70,7 @@ CBQ_FN F f_ld_codes_as_f16(const uint8_t *p, int exponent, int mantissa) {
 }
 CBQ_FN int u8_has(const uint8_t *p, int mask, int value) {
     __m256i masked = _mm256_and_si256(_mm256_loadu_si256((const __m256i *)(const void *)p), _mm256_set1_epi8((char)mask));
-    return _mm256_cmpeq_epi8_mask(masked, _mm256_set1_epi8((char)value)) != 0;
+    return _mm256_movemask_epi8(_mm256_cmpeq_epi8(masked, _mm256_set1_epi8((char)value))) != 0;
 }
 CBQ_FN void i_st_codes(uint8_t *to, I a, int bits) {
     __m512i v = _mm512_sllv_epi32(a, i_four_shifts(bits));

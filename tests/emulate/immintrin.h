@@ -35,6 +35,8 @@ static inline __m128i cbq_gap_maskz_loadu_epi32(unsigned k, const void *p) {
     return _mm_loadu_si128((const __m128i *)(const void *)v);
 }
 #define _mm_maskz_loadu_epi32(k, p) cbq_gap_maskz_loadu_epi32(k, p)
+static inline void cbq_gap_stream_si512(void *p, __m512i a) { _mm512_storeu_si512(p, a); }
+#define _mm512_stream_si512(p, a) cbq_gap_stream_si512(p, a)
 static inline __m128i cbq_gap_cvtepi32_epi8(__m512i a) {
     uint32_t from[16];
     uint8_t to[16];
