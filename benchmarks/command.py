@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -46,6 +46,18 @@ def options(name: str, description: str, epilog: str, formats: bool = True) -> a
     parser.add_argument("--load", type=Path, help="measure nothing: show this JSON file of an earlier run")
     parser.add_argument("--strict", action="store_true", help="exit with 1 where a target was missed")
     return parser
+
+
+def add_sections(parser: argparse.ArgumentParser, sections: Collection[str]) -> None:
+    """The option --sections, of letters that are sections of the benchmark."""
+
+    def letters(text: str) -> list[str]:
+        found = [word.upper() for word in words(text)]
+        if not found or any(letter not in sections for letter in found):
+            raise argparse.ArgumentTypeError(f"expected some of {', '.join(sections)}, got {text!r}")
+        return found
+
+    parser.add_argument("--sections", type=letters, default=[*sections], help="such as A,C (default: all)")
 
 
 def words(text: str) -> list[str]:

@@ -158,11 +158,17 @@ def check_out(out: Any, shape: tuple[int, ...], dtype: str | None = None) -> NDA
 
 def check_bytes_out(out: Any, shape: tuple[int, ...]) -> NDArray[np.uint8]:
     """`out` once it can take bytes of that shape; a new array where it is None."""
+    return check_integers_out(out, shape, np.dtype(np.uint8))
+
+
+def check_integers_out(out: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
+    """`out` once it can take integers of that type and shape; a new array where it is None."""
     if out is None:
-        return np.empty(shape, np.uint8)
+        return np.empty(shape, dtype)
     array = _as_array(out)
-    if array.dtype != np.uint8:
-        raise TypeError(f"out: expected dtype uint8, got {array.dtype.name}")
+    if array.dtype != dtype:
+        found = array.dtype.name if array.dtype.isnative else array.dtype.str
+        raise TypeError(f"out: expected dtype {dtype.name}, got {found}")
     _check_place(array, shape)
     return array
 

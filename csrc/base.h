@@ -35,6 +35,9 @@ CBQ_FN void cbq_prefetch(uintptr_t address, int64_t bytes) {
 #define CBQ_UNROLL_ALL _Pragma("GCC unroll 16")
 #endif
 
+/* Float vectors in a word: see word/README.md. */
+#define CBQ_VECTORS (CBQ_W / CBQ_LANES)
+
 /* The same byte four times: masks and constants for words of four codes. */
 #define CBQ_B(x) (0x01010101u * (uint32_t)(x))
 

@@ -92,20 +92,12 @@ def _parser() -> argparse.ArgumentParser:
         "limits, E top-k next to others. All take about twenty minutes.",
         formats=False,
     )
-    parser.add_argument("--sections", type=_letters, default=[*SECTIONS], help="such as A,C (default: all)")
+    command.add_sections(parser, SECTIONS)
     parser.add_argument("--operators", type=command.words, help=f"some of {','.join(_OPERATORS)} (default: all)")
     parser.add_argument("--tokens", type=positive, help="tokens of a prompt (default: 8192)")
     parser.add_argument("--positions", type=positive, help="positions in a cache (default: 16384)")
     parser.add_argument("--columns", type=positive, help="elements of a token (default: 4096)")
     return parser
-
-
-def _letters(text: str) -> list[str]:
-    letters = [word.upper() for word in command.words(text)]
-    unknown = [letter for letter in letters if letter not in SECTIONS]
-    if unknown or not letters:
-        raise argparse.ArgumentTypeError(f"expected some of {', '.join(SECTIONS)}, got {text!r}")
-    return letters
 
 
 def _plan(args: argparse.Namespace, plan: Plan) -> Plan:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Callable, Sequence
 
 from benchmarks import command
@@ -47,7 +46,7 @@ def main(argv: Sequence[str] | None = None, plan: Plan | None = None) -> int:
         "Sections: A to memory, B in cache, C other decoders, D into new arrays, E 16-bit floats. "
         "Threads are those of A, D and E.",
     )
-    parser.add_argument("--sections", type=_letters, default=[*SECTIONS], help="such as A,C (default: all)")
+    command.add_sections(parser, SECTIONS)
     args = parser.parse_args(argv)
     usual = plan or Plan(block_formats_first())
     view = command.View("dequant", all_tables, write_page, lambda report, path: plot.draw(report, path))
@@ -70,11 +69,3 @@ def run(plan: Plan, letters: Sequence[str]) -> Report:
         "sections": sections,
         "targets": summarize(sections),
     }
-
-
-def _letters(text: str) -> list[str]:
-    letters = [word.upper() for word in command.words(text)]
-    unknown = [letter for letter in letters if letter not in SECTIONS]
-    if unknown or not letters:
-        raise argparse.ArgumentTypeError(f"expected some of {', '.join(SECTIONS)}, got {text!r}")
-    return letters

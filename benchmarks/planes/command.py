@@ -86,13 +86,5 @@ def _parser() -> argparse.ArgumentParser:
         "Sections: A planes to memory, B the same to 16-bit floats, C codecs, D planes next to bitsandbytes and torch, "
         "E products, F and G encoding. All take less than five minutes.",
     )
-    parser.add_argument("--sections", type=_letters, default=[*SECTIONS], help="such as A,C (default: all)")
+    command.add_sections(parser, SECTIONS)
     return parser
-
-
-def _letters(text: str) -> list[str]:
-    letters = [word.upper() for word in command.words(text)]
-    unknown = [letter for letter in letters if letter not in SECTIONS]
-    if unknown or not letters:
-        raise argparse.ArgumentTypeError(f"expected some of {', '.join(SECTIONS)}, got {text!r}")
-    return letters

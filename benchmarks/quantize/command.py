@@ -99,19 +99,11 @@ def _parser() -> argparse.ArgumentParser:
         "How fast cbquant encodes, next to ggml.",
         "Sections: A against ggml, B speed, C more threads, D what a first call costs. All take about ten minutes.",
     )
-    parser.add_argument("--sections", type=_letters, default=[*SECTIONS], help="such as A,C (default: all)")
+    command.add_sections(parser, SECTIONS)
     kinds = ",".join(DISTRIBUTIONS)
     parser.add_argument("--distributions", type=command.words, help=f"some of {kinds} (default: all)")
     parser.add_argument("--k", type=positive, help="elements of a row (default: 4096)")
     return parser
-
-
-def _letters(text: str) -> list[str]:
-    letters = [word.upper() for word in command.words(text)]
-    unknown = [letter for letter in letters if letter not in SECTIONS]
-    if unknown or not letters:
-        raise argparse.ArgumentTypeError(f"expected some of {', '.join(SECTIONS)}, got {text!r}")
-    return letters
 
 
 def _plan(args: argparse.Namespace, plan: Plan) -> Plan:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from cbquant import _core
-from cbquant._arguments import check_threads
+from cbquant._arguments import check_integers_out, check_threads
 from cbquant.deepseek._inputs import Sizes, bits, check_apart, floats, output, rows, whole
 
 if TYPE_CHECKING:
@@ -174,17 +174,7 @@ def index_output(
     out: NDArray[np.int32] | None, shape: tuple[int, ...], inputs: dict[str, NDArray[Any]]
 ) -> NDArray[np.int32]:
     """`out` once it can take indices of that shape, or a new array."""
-    if out is None:
-        return np.empty(shape, np.int32)
-    if not isinstance(out, np.ndarray):
-        raise TypeError(f"out: expected an ndarray, got {type(out).__name__}")
-    if out.dtype != np.int32:
-        raise TypeError(f"out: expected dtype int32, got {out.dtype.str if out.dtype.kind == 'i' else out.dtype.name}")
-    if out.shape != shape:
-        raise ValueError(f"out: expected shape {shape}, got {out.shape}")
-    if not out.flags.c_contiguous:
-        raise ValueError("out: expected a C-contiguous array, got a strided one")
-    if not out.flags.writeable:
-        raise ValueError("out: expected a writable array, got a read-only one")
-    check_apart(out, inputs)
-    return out
+    result = check_integers_out(out, shape, np.dtype(np.int32))
+    if out is not None:
+        check_apart(out, inputs)
+    return result

@@ -17,7 +17,6 @@ CBQ_FN void store_some(uint8_t *to, const F *v, int64_t n, int dtype) {
 }
 
 static void merge(const cbq_merge_args *a) {
-    enum { VECTORS = CBQ_W / CBQ_LANES };
     float weights[CBQ_MAX_PIECES + 1], largest = a->sink, total;
     for (int64_t p = 0; p < a->pieces; p++) {
         const float here = a->largest[p * a->step];
@@ -29,17 +28,17 @@ static void merge(const cbq_merge_args *a) {
     const F whole = f_set1(total), none = f_zero();
     const M is_none = m_eq(whole, none);
     for (int64_t i = 0; i < a->width; i += CBQ_W) {
-        F sum[VECTORS];
+        F sum[CBQ_VECTORS];
         CBQ_UNROLL_ALL
-        for (int v = 0; v < VECTORS; v++) sum[v] = f_zero();
+        for (int v = 0; v < CBQ_VECTORS; v++) sum[v] = f_zero();
         for (int64_t p = 0; p < a->pieces; p++) {
             const float *o = a->o + p * a->o_step + i;
             const F weight = f_set1(weights[p]);
             CBQ_UNROLL_ALL
-            for (int v = 0; v < VECTORS; v++) sum[v] = f_fma(weight, f_ld(o + v * CBQ_LANES), sum[v]);
+            for (int v = 0; v < CBQ_VECTORS; v++) sum[v] = f_fma(weight, f_ld(o + v * CBQ_LANES), sum[v]);
         }
         CBQ_UNROLL_ALL
-        for (int v = 0; v < VECTORS; v++) sum[v] = f_select(is_none, none, f_div(sum[v], whole));
+        for (int v = 0; v < CBQ_VECTORS; v++) sum[v] = f_select(is_none, none, f_div(sum[v], whole));
         const int64_t left = a->width - i, n = left < CBQ_W ? left : CBQ_W;
         uint8_t *to = a->out + i * (a->dtype == CBQ_F32 ? 4 : 2);
         if (n < CBQ_W) store_some(to, sum, n, a->dtype);

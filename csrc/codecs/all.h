@@ -7,12 +7,12 @@
 #include "rounding.h"
 #include "values.h"
 
-enum { VECTORS = CBQ_W / CBQ_LANES, PIECE = 32 }; /* what f_store takes; values that are encoded at a time */
+enum { PIECE = 32 }; /* values that are encoded at a time */
 
 /* ---- codes to floats ---- */
 
 CBQ_FN void word_of_codes(const uint8_t *codes, uint8_t *y, cbq_code_kind k, int bits, int dtype) {
-    F v[VECTORS];
+    F v[CBQ_VECTORS];
     ld_code_values(codes, bits, k, v);
     f_store(y, v, dtype == CBQ_BF16 ? CBQ_BF16_QUIET : dtype);
 }
@@ -33,12 +33,7 @@ CBQ_FN void piece_to_codes(const float *x, uint8_t *codes, cbq_code_kind k, int 
     I code[CBQ_OF_32];
     CBQ_UNROLL_ALL
     for (int i = 0; i < CBQ_OF_32; i++) code[i] = code_of(f_ld(x + i * CBQ_LANES), k, saturate);
-    if (bits == 8) {
-        i_st_32_u8(codes, code);
-        return;
-    }
-    CBQ_UNROLL_ALL
-    for (int i = 0; i < CBQ_OF_32; i++) i_st_codes(codes + i * CBQ_LANES * bits / 8, code[i], bits);
+    st_codes(codes, code, bits);
 }
 CBQ_FN void floats_to_codes(const float *x, uint8_t *codes, int64_t n, cbq_code_kind k, int bits, int saturate) {
     for (; n >= PIECE; n -= PIECE, x += PIECE, codes += PIECE * bits / 8) piece_to_codes(x, codes, k, bits, saturate);

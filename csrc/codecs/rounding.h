@@ -46,4 +46,14 @@ CBQ_FN I fixed_code(F x, cbq_code_kind k) {
     return i_of_bits(f_add(f_where(m_eq(x, x), clamped), f_set1(CBQ_ROUNDER)));
 }
 
+/* 32 codes, one after the other from the lowest bit of a byte. */
+CBQ_FN void st_codes(uint8_t *codes, const I code[CBQ_OF_32], int bits) {
+    if (bits == 8) {
+        i_st_32_u8(codes, code);
+        return;
+    }
+    CBQ_UNROLL_ALL
+    for (int i = 0; i < CBQ_OF_32; i++) i_st_codes(codes + i * CBQ_LANES * bits / 8, code[i], bits);
+}
+
 CBQ_FN I code_of(F x, cbq_code_kind k, int saturate) { return k.top == CBQ_TOP_FIXED ? fixed_code(x, k) : float_code(x, k, saturate); }

@@ -64,10 +64,10 @@ CBQ_FN int has_nan_of_its_own(const uint8_t *p, cbq_code_kind k) {
 }
 
 /* The values of CBQ_W codes, one after the other from the lowest bit of a byte. */
-CBQ_FN void ld_code_values(const uint8_t *p, int bits, cbq_code_kind k, F v[CBQ_W / CBQ_LANES]) {
+CBQ_FN void ld_code_values(const uint8_t *p, int bits, cbq_code_kind k, F v[CBQ_VECTORS]) {
     const int by_f16 = CBQ_HAS_F16_CODES && bits == 8 && cbq_fits_f16(k) && !has_nan_of_its_own(p, k);
     CBQ_UNROLL_ALL
-    for (int i = 0; i < CBQ_W / CBQ_LANES; i++) {
+    for (int i = 0; i < CBQ_VECTORS; i++) {
         const uint8_t *at = p + i * CBQ_LANES * bits / 8;
         v[i] = by_f16 ? float_code_by_f16(at, k) : code_value(i_ld_codes(at, bits), k);
     }

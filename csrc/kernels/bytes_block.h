@@ -2,7 +2,7 @@
    such blocks, so they are not among the formats. Their functions have the names that a format's have, and their kernels places of
    their own in tables by format. */
 #pragma once
-#include "../base.h"
+#include "kernels.h"
 
 typedef struct { uint8_t s[8], qs[32]; } cbq_plane_bytes16_block; /* float32 scales, of 16 each */
 typedef struct { uint8_t d[4], qs[32]; } cbq_plane_bytes32_block; /* one of all */

@@ -42,5 +42,5 @@ CBQ_TABLE float cbq_ramp[24] = {-8, -7, -6, -5, -4, -3, -2, -1, 0, 1, 2, 3, 4, 5
 CBQ_FORMATS(CBQ_DEFINE_DECODER, CBQ_NOTHING)
 
 #include "bytes_block.h"
-CBQ_DEFINE_DECODER(plane_bytes16, none, 32, 40, 16, SIGNED(8), FLOATS, NOMIN, 0, "")
-CBQ_DEFINE_DECODER(plane_bytes32, none, 32, 36, 32, SIGNED(8), ONE, NOMIN, 0, "")
+CBQ_DEFINE_DECODER(plane_bytes16, none, 32, CBQ_PLANE_BYTES16_SIZE, 16, SIGNED(8), FLOATS, NOMIN, 0, "")
+CBQ_DEFINE_DECODER(plane_bytes32, none, 32, CBQ_PLANE_BYTES32_SIZE, 32, SIGNED(8), ONE, NOMIN, 0, "")

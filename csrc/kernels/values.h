@@ -6,8 +6,6 @@
 #pragma once
 #include "decoder.h"
 
-#define CBQ_VECTORS (CBQ_W / CBQ_LANES) /* float vectors in a word */
-
 /* For bf16 every NaN becomes the default one, here where there are few: see CBQ_BF16_QUIET. Arithmetic makes no others. */
 CBQ_FN float default_nan(float x, int dtype) { return dtype != CBQ_BF16 || x == x ? x : cbq_as_f32(0x7fc00000u); }
 

@@ -3,11 +3,11 @@
 #include "pieces.h"
 
 CBQ_FN void add_piece(const cbq_add_row *r, int64_t i, int64_t n, int mix) {
-    F a[VECTORS], b[VECTORS];
+    F a[CBQ_VECTORS], b[CBQ_VECTORS];
     load_piece(r->a, i, n, type_of(mix, r->a_dtype), a);
     load_piece(r->b, i, n, type_of(mix, r->b_dtype), b);
     CBQ_UNROLL_ALL
-    for (int k = 0; k < VECTORS; k++) a[k] = f_add(a[k], b[k]);
+    for (int k = 0; k < CBQ_VECTORS; k++) a[k] = f_add(a[k], b[k]);
     store_piece(r->y, i, n, type_of(mix, r->y_dtype), r->past, a);
 }
 CBQ_FN void add_row(const cbq_add_row *r, int mix) {

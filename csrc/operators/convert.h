@@ -3,7 +3,7 @@
 #include "pieces.h"
 
 CBQ_FN void convert_row(const uint8_t *x, uint8_t *y, int64_t n, int from, int to) {
-    F v[VECTORS];
+    F v[CBQ_VECTORS];
     for (int64_t i = 0; i < n; i += CBQ_W) {
         const int64_t count = n - i < CBQ_W ? n - i : CBQ_W;
         load_piece(x, i, count, from, v);

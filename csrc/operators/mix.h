@@ -13,7 +13,7 @@ CBQ_FN F mix_weight(const cbq_mix_rows *r, int which, int64_t at, int64_t n, int
 }
 
 CBQ_FN void mix_piece(const cbq_mix_rows *r, int64_t i, int64_t n, int ins, int outs, int along, int mix) {
-    F x[CBQ_EXPANDED][VECTORS], y[VECTORS];
+    F x[CBQ_EXPANDED][CBQ_VECTORS], y[CBQ_VECTORS];
     CBQ_UNROLL_ALL
     for (int k = 0; k < ins; k++) {
         const int dtype = type_of(mix, k ? r->x_dtype : r->first_dtype), size = cbq_float_bytes(dtype);
@@ -23,7 +23,7 @@ CBQ_FN void mix_piece(const cbq_mix_rows *r, int64_t i, int64_t n, int ins, int 
     CBQ_UNROLL_ALL
     for (int o = 0; o < outs; o++) {
         CBQ_UNROLL_ALL
-        for (int v = 0; v < VECTORS; v++) {
+        for (int v = 0; v < CBQ_VECTORS; v++) {
             const int64_t at = i + v * CBQ_LANES, left = n - v * CBQ_LANES;
             y[v] = f_mul(mix_weight(r, o * ins, at, left, along), x[0][v]);
             CBQ_UNROLL_ALL

@@ -5,21 +5,19 @@
 #include "../lanes/common.h"
 #include "operators.h"
 
-enum { VECTORS = CBQ_W / CBQ_LANES };
-
 /* The type of a row: one of three constants, or what the arguments say. */
 CBQ_FN int type_of(int mix, int dtype) { return mix == CBQ_MIXED ? dtype : mix; }
 
 /* n elements from number i on, zeros beyond them. */
-CBQ_FN void load_piece(const uint8_t *row, int64_t i, int64_t n, int dtype, F v[VECTORS]) {
+CBQ_FN void load_piece(const uint8_t *row, int64_t i, int64_t n, int dtype, F v[CBQ_VECTORS]) {
     const int size = cbq_float_bytes(dtype);
     const uint8_t *p = row + i * size;
     uint8_t last[CBQ_W * 4] = {0};
     if (n < CBQ_W) p = memcpy(last, p, (size_t)(n * size));
     CBQ_UNROLL_ALL
-    for (int k = 0; k < VECTORS; k++) v[k] = f_ld_as(p + k * CBQ_LANES * size, dtype);
+    for (int k = 0; k < CBQ_VECTORS; k++) v[k] = f_ld_as(p + k * CBQ_LANES * size, dtype);
 }
-CBQ_FN void store_piece(uint8_t *row, int64_t i, int64_t n, int dtype, int past, const F v[VECTORS]) {
+CBQ_FN void store_piece(uint8_t *row, int64_t i, int64_t n, int dtype, int past, const F v[CBQ_VECTORS]) {
     const int size = cbq_float_bytes(dtype);
     uint8_t last[CBQ_W * 4], *p = row + i * size;
     if (n >= CBQ_W) {

@@ -2,16 +2,16 @@
 #pragma once
 #include "pieces.h"
 
-CBQ_FN void load_table(const float *p, int64_t i, int64_t n, F v[VECTORS]) { load_piece((const uint8_t *)p, i, n, CBQ_F32, v); }
+CBQ_FN void load_table(const float *p, int64_t i, int64_t n, F v[CBQ_VECTORS]) { load_piece((const uint8_t *)p, i, n, CBQ_F32, v); }
 
 /* Elements i .. of both halves of the row */
 CBQ_FN void rope_split_piece(const cbq_rope_row *r, int64_t i, int64_t n, int dtype) {
     const int64_t half = r->n / 2;
-    F a[VECTORS], b[VECTORS], c[VECTORS], s[VECTORS];
+    F a[CBQ_VECTORS], b[CBQ_VECTORS], c[CBQ_VECTORS], s[CBQ_VECTORS];
     load_piece(r->x, i, n, dtype, a), load_piece(r->x, half + i, n, dtype, b);
     load_table(r->cosines, i, n, c), load_table(r->sines, i, n, s);
     CBQ_UNROLL_ALL
-    for (int k = 0; k < VECTORS; k++) {
+    for (int k = 0; k < CBQ_VECTORS; k++) {
         F turned = f_fnma(b[k], s[k], f_mul(a[k], c[k]));
         b[k] = f_fma(a[k], s[k], f_mul(b[k], c[k]));
         a[k] = turned;
@@ -26,11 +26,11 @@ CBQ_FN void rope_split(const cbq_rope_row *r, int dtype) {
 }
 
 CBQ_FN void rope_neighbours_piece(const cbq_rope_row *r, int64_t i, int64_t n, int dtype) {
-    F x[VECTORS], c[VECTORS], s[VECTORS];
+    F x[CBQ_VECTORS], c[CBQ_VECTORS], s[CBQ_VECTORS];
     load_piece(r->x, i, n, dtype, x);
     load_table(r->cosines, i, n, c), load_table(r->sines, i, n, s);
     CBQ_UNROLL_ALL
-    for (int k = 0; k < VECTORS; k++) x[k] = f_fma(f_swap_pairs(x[k]), s[k], f_mul(x[k], c[k]));
+    for (int k = 0; k < CBQ_VECTORS; k++) x[k] = f_fma(f_swap_pairs(x[k]), s[k], f_mul(x[k], c[k]));
     store_piece(r->y, i, n, dtype, r->past, x);
 }
 CBQ_FN void rope_neighbours(const cbq_rope_row *r, int dtype) {

@@ -10,7 +10,7 @@
    a panel's rows are decoded at a time: up to 16 KiB of codes and 4 of scales, for the first-level cache. Planes become blocks
    first, in pieces of DOT_K elements where there is one pass. */
 enum { PANEL_K = 512, DOT_K = 2048, PIECE_ROWS = 64, MAX_PANEL_ROWS = 32, MIN_STEP = 16, X_PIECE = 1 << 16, PAD = 64,
-       PLANES_BYTES = PANEL_K / 32 * CBQ_MAX_PLANE_BYTES };
+       PLANES_BYTES = PANEL_K / 32 * CBQ_PLANE_BYTES16_SIZE };
 
 /* x as integers, in one allocation: rows of q, scales, and for each step the sum of q and the start of a dot product. */
 typedef struct {
@@ -89,7 +89,7 @@ static void dot_some_rows(const task *t, int64_t j, int64_t n, float *y) {
     const int rows = a->level->ints->dot_rows;
     const int64_t step = a->planes ? DOT_K : a->k;
     const int64_t ahead = rows * t->row_bytes > CBQ_AHEAD ? rows * t->row_bytes : CBQ_AHEAD;
-    uint8_t blocks[CBQ_MAX_DOT_ROWS][DOT_K / 32 * CBQ_MAX_PLANE_BYTES];
+    uint8_t blocks[CBQ_MAX_DOT_ROWS][DOT_K / 32 * CBQ_PLANE_BYTES16_SIZE];
     float part[CBQ_DOT_Q8_M * CBQ_MAX_DOT_ROWS];
     memset(y, 0, sizeof *y * (size_t)(a->m * rows));
     for (int64_t k0 = 0; k0 < a->k; k0 += step) {

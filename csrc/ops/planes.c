@@ -162,7 +162,7 @@ static void elements_to_float(const cbq_planes *p, const cbq_level *level, cbq_c
 void cbq_planes_to_float(const cbq_planes *p, const cbq_level *level, int64_t row, int64_t at, int64_t n, int dtype, uint8_t *y) {
     float_task t = float_task_of(p, level, dtype, y);
     cbq_cursor cursor;
-    cursor.begin = cursor.end = 0;
+    cbq_drop_scales(&cursor);
     int64_t element = row * p->k + at;
     if (n > 0 && element * cbq_plane_bits(p) % 8) { /* flat blocks of rows of an odd length */
         second_of_byte(p, level, element, t);
@@ -188,7 +188,7 @@ void cbq_planes_dot(const cbq_planes *p, const cbq_level *level, int64_t row, co
     dot_task t = {level->planes->dot[p->format][p->packed], x, stride, m, y};
     for (int i = 0; i < m; i++) y[i] = 0;
     cbq_cursor cursor;
-    cursor.begin = cursor.end = 0;
+    cbq_drop_scales(&cursor);
     for_runs(p, level, &cursor, row * p->k, p->k, run_dot, &t);
 }
 
@@ -204,7 +204,7 @@ static void run_to_bytes(void *context, const cbq_plane_run *run, int64_t at) {
 void cbq_planes_to_bytes(const cbq_planes *p, const cbq_level *level, int64_t row, int64_t at, int64_t n, uint8_t *blocks, int block_bytes) {
     bytes_task t = {level->planes->to_bytes[p->format], blocks, block_bytes};
     cbq_cursor cursor;
-    cursor.begin = cursor.end = 0;
+    cbq_drop_scales(&cursor);
     for_runs(p, level, &cursor, row * p->k + at, n, run_to_bytes, &t);
 }
 
@@ -228,7 +228,7 @@ cbq_code cbq_dequant_planes(const cbq_dequant_planes_args *a, cbq_status *st) {
     const int threads = n < CBQ_DEQUANT_MIN_PARALLEL ? 1 : cbq_resolve_threads(a->threads);
     cbq_write_floats(&job, units, UNIT, threads, a->stream);
     cbq_cursor cursor;
-    cursor.begin = cursor.end = 0;
+    cbq_drop_scales(&cursor);
     elements_to_float(p, a->level, &cursor, units * UNIT, n - units * UNIT, a->dtype, a->out.data + units * UNIT * size);
     return CBQ_OK;
 }

@@ -1,5 +1,6 @@
 #include "quantize_planes.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 #include "check.h"
@@ -185,8 +186,7 @@ cbq_code cbq_quantize_planes(cbq_quantize_planes_args *a, cbq_status *st) {
         if (p->global_op != CBQ_GLOBAL_NONE && p->global == 0) a->planes.global = 1;
         return CBQ_OK;
     }
-    t.rule = (cbq_scale_rule){.rule = CBQ_SCALE_FLOOR, .largest = t.largest_code};
-    while (0x1p1 * (double)(UINT64_C(1) << t.rule.emax) <= t.largest_code) t.rule.emax++;
+    t.rule = (cbq_scale_rule){.rule = CBQ_SCALE_FLOOR, .emax = ilogb(t.largest_code), .largest = t.largest_code};
     atomic_init(&t.nonfinite.at, t.n);
     encode(&t, st);
     free(t.maxima);

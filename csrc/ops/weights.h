@@ -2,8 +2,6 @@
 #pragma once
 #include "matmul.h"
 
-enum { CBQ_MAX_PLANE_BYTES = 40 }; /* the larger of the blocks that planes become */
-
 /* The blocks that products of integers see: what they are, and their place in tables of kernels. */
 extern const cbq_format cbq_plane_bytes16, cbq_plane_bytes32;
 static inline int cbq_has_groups_of_16(const cbq_matmul_args *a) { return cbq_plane_formats[a->planes->format].group == 16; }

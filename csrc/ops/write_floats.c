@@ -20,7 +20,7 @@ static void decode(const cbq_float_job *t, cbq_cursor *cursor, int64_t begin, in
 static void decode_range(void *context, int64_t begin, int64_t end) {
     const cbq_float_job *t = context;
     cbq_cursor cursor;
-    cursor.begin = cursor.end = 0;
+    cbq_drop_scales(&cursor);
     decode(t, &cursor, begin, end - begin, t->out + begin * t->out_bytes);
 }
 
@@ -35,7 +35,7 @@ static void stream_range(void *context, int64_t begin, int64_t end) {
     const int64_t tile_blocks = TILE_BYTES / t->out_bytes;
     uint8_t tile[TILE_BYTES + LINE] __attribute__((aligned(LINE)));
     cbq_cursor cursor;
-    cursor.begin = cursor.end = 0;
+    cbq_drop_scales(&cursor);
     uint8_t *y = t->out + begin * t->out_bytes;
     int64_t skip = (int64_t)((uintptr_t)y % LINE), held = skip; /* the first line's bytes up to `skip` are not ours */
     uint8_t *line = y - skip;

@@ -8,6 +8,7 @@ typedef struct {
     int64_t begin, end;
     float scales[CBQ_CURSOR_SCALES];
 } cbq_cursor;
+static inline void cbq_drop_scales(cbq_cursor *c) { c->begin = c->end = 0; } /* an initializer would clear the scales too */
 
 typedef struct {
     cbq_to_float_fn *decode;

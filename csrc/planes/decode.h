@@ -6,28 +6,26 @@
 #include "../kernels/kernels.h"
 #include "plane_kind.h"
 
-enum { VECTORS = CBQ_W / CBQ_LANES };
-
 /* n values from number `at` of the run on; n is CBQ_W but at the end of a run or a group, where the others are of no meaning. */
-typedef void plane_put_fn(void *context, int64_t at, const F v[VECTORS], int n);
+typedef void plane_put_fn(void *context, int64_t at, const F v[CBQ_VECTORS], int n);
 
-CBQ_FN void plane_code_values(const uint8_t *codes, plane_kind k, T book, F v[VECTORS]) {
+CBQ_FN void plane_code_values(const uint8_t *codes, plane_kind k, T book, F v[CBQ_VECTORS]) {
     if (k.bits != 4) {
         ld_code_values(codes, k.bits, k.code, v);
         return;
     }
     CBQ_UNROLL_ALL
-    for (int i = 0; i < VECTORS; i++) {
+    for (int i = 0; i < CBQ_VECTORS; i++) {
         v[i] = t_pick16(book, i_ld_codes(codes + i * CBQ_LANES / 2, 4));
         if (k.order == CBQ_HIGH) v[i] = f_swap_pairs(v[i]);
     }
 }
 
 /* A word's worth of values. `scales` begin with that of its first code. */
-CBQ_FN void plane_word(const uint8_t *codes, const float *scales, plane_kind k, T book, F global, int op, F v[VECTORS]) {
+CBQ_FN void plane_word(const uint8_t *codes, const float *scales, plane_kind k, T book, F global, int op, F v[CBQ_VECTORS]) {
     plane_code_values(codes, k, book, v);
     CBQ_UNROLL_ALL
-    for (int i = 0; i < VECTORS; i++) {
+    for (int i = 0; i < CBQ_VECTORS; i++) {
         v[i] = f_mul(v[i], f_set1(scales[k.group ? i * CBQ_LANES / k.group : 0]));
         if (op == CBQ_GLOBAL_MULTIPLY) v[i] = f_mul(v[i], global);
         if (op == CBQ_GLOBAL_DIVIDE) v[i] = f_div(v[i], global);
@@ -39,7 +37,7 @@ CBQ_FN void plane_part(const cbq_plane_run *r, const float *scales, int64_t at, 
                        void *context) {
     const uint8_t *codes = r->codes + at * k.bits / 8;
     const F global = f_set1(r->global);
-    F v[VECTORS];
+    F v[CBQ_VECTORS];
     int64_t i = 0;
     for (; i + CBQ_W <= n; i += CBQ_W) {
         plane_word(codes + i * k.bits / 8, k.group ? scales + i / k.group : scales, k, book, global, op, v);
@@ -83,7 +81,7 @@ typedef struct {
     uint8_t *y;
     int dtype;
 } plane_floats;
-CBQ_FN void put_floats(void *context, int64_t at, const F v[VECTORS], int n) {
+CBQ_FN void put_floats(void *context, int64_t at, const F v[CBQ_VECTORS], int n) {
     const plane_floats *to = context;
     const int size = to->dtype == CBQ_F32 ? 4 : 2, dtype = to->dtype == CBQ_BF16 ? CBQ_BF16_QUIET : to->dtype;
     if (n == CBQ_W) {
@@ -109,15 +107,15 @@ typedef struct {
     int m, sums;
     F sum[CBQ_DOT_M][SUMS];
 } plane_dots;
-CBQ_FN void add_products(plane_dots *d, const F v[VECTORS], const float *x, int i) {
+CBQ_FN void add_products(plane_dots *d, const F v[CBQ_VECTORS], const float *x, int i) {
     CBQ_UNROLL_ALL
-    for (int k = 0; k < VECTORS; k++) {
+    for (int k = 0; k < CBQ_VECTORS; k++) {
         F *sum = &d->sum[i][k % d->sums];
         *sum = f_fma(v[k], f_ld(x + k * CBQ_LANES), *sum);
     }
 }
 /* Of a part of a word the rest is zeros, on both sides: values beyond the end may be infinite. */
-CBQ_FN void put_dots(void *context, int64_t at, const F v[VECTORS], int n) {
+CBQ_FN void put_dots(void *context, int64_t at, const F v[CBQ_VECTORS], int n) {
     plane_dots *d = context;
     if (n == CBQ_W) {
         CBQ_UNROLL_ALL
@@ -125,10 +123,10 @@ CBQ_FN void put_dots(void *context, int64_t at, const F v[VECTORS], int n) {
         return;
     }
     float values[CBQ_W], x[CBQ_W] = {0};
-    F part[VECTORS];
-    for (int k = 0; k < VECTORS; k++) f_st_f32(values + k * CBQ_LANES, v[k]);
+    F part[CBQ_VECTORS];
+    for (int k = 0; k < CBQ_VECTORS; k++) f_st_f32(values + k * CBQ_LANES, v[k]);
     for (int i = n; i < CBQ_W; i++) values[i] = 0;
-    for (int k = 0; k < VECTORS; k++) part[k] = f_ld(values + k * CBQ_LANES);
+    for (int k = 0; k < CBQ_VECTORS; k++) part[k] = f_ld(values + k * CBQ_LANES);
     CBQ_UNROLL_ALL
     for (int i = 0; i < d->m; i++) {
         memcpy(x, d->x + i * d->stride + at, (size_t)n * 4);

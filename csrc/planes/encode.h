@@ -26,12 +26,7 @@ CBQ_FN void plane_piece_to_codes(const float *x, F scale, M has_scale, uint8_t *
         code[i] = k.by_value ? book_code(v, k, codes_by_value) : code_of(v, k.code, 1);
         if (k.order == CBQ_HIGH) code[i] = i_of_bits(f_swap_pairs(f_of_bits(code[i])));
     }
-    if (k.bits == 8) {
-        i_st_32_u8(codes, code);
-        return;
-    }
-    CBQ_UNROLL_ALL
-    for (int i = 0; i < CBQ_OF_32; i++) i_st_codes(codes + i * CBQ_LANES * k.bits / 8, code[i], k.bits);
+    st_codes(codes, code, k.bits);
 }
 
 CBQ_FN void plane_encode(const float *x, int64_t n, float scale, uint8_t *codes, plane_kind k) {
