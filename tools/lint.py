@@ -86,8 +86,8 @@ def include_findings(name: str, text: str) -> Iterator[tuple[int, str]]:
     for match in INCLUDE.finditer(text):
         number, quoted, system = line_of(text, match.start(1 if match[1] else 2)), match[1], match[2]
         if system:
-            if system.startswith(("Python.h", "numpy/")) and not below.startswith("bind/"):
-                yield number, f"<{system}>: only csrc/bind knows Python"
+            if system.startswith(("Python.h", "numpy/")) and not below.startswith(("bind/", "host/")):
+                yield number, f"<{system}>: only csrc/bind and cuda/host know Python"
             continue
         target = resolve(name, quoted)
         if folder == "cuda" and target.startswith("cuda/"):
@@ -101,9 +101,12 @@ def include_findings(name: str, text: str) -> Iterator[tuple[int, str]]:
 
 def resolve(name: str, quoted: str) -> str:
     """The path below the repository of an include; those of the generated list and of csrc need no folder."""
-    beside = (ROOT / name).parent / quoted
-    if beside.exists():
-        return beside.resolve().relative_to(ROOT).as_posix()
+    folders = [(ROOT / name).parent]
+    if name.startswith("cuda/"):
+        folders.append(ROOT / "cuda" / "device")
+    for folder in folders:
+        if (folder / quoted).exists():
+            return (folder / quoted).resolve().relative_to(ROOT).as_posix()
     return f"csrc/{quoted}"
 
 

@@ -1,9 +1,9 @@
 // A format as device code sees it: a struct of static functions and numbers, made from the format's row. The headers are
 // those of the CPU, with the scalar words of four codes.
 #pragma once
-#include "../csrc/word/scalar.h"
+#include "word/scalar.h"
 
-#include "../csrc/kernels/doors.h"
+#include "kernels/doors.h"
 
 #include "cbq_format_list.h"
 
@@ -12,10 +12,10 @@
 #define TABLE(values, multiple, bits) enum { offset = 0, has_table = 1, is_signed = 0 }; static __device__ __forceinline__ float entry(int i) { return values[i]; }
 #define SIGNED(bits) enum { offset = 0, has_table = 0, is_signed = 1 }; static __device__ __forceinline__ float entry(int) { return 0; }
 
-#define CBQ_TRAITS(f, tag, n, size, grp, kind, scl, mn, imatrix, doc) \
+#define CBQ_TRAITS(f, format_tag, n, size, grp, kind, scl, mn, imatrix, doc) \
     CBQ_DOORS(f, size, scl, mn) \
     struct f##_traits { \
-        enum { elements = n, bytes = size, group = grp, scales = CBQ_##scl, min = CBQ_##mn }; \
+        enum { tag = format_tag, elements = n, bytes = size, group = grp, scales = CBQ_##scl, min = CBQ_##mn }; \
         kind \
         static __device__ __forceinline__ W codes(const uint8_t *b, uint32_t r, uint32_t o) { return f##_codes(b, r, o); } \
         static __device__ __forceinline__ float d(const uint8_t *b) { return f##_d(b); } \

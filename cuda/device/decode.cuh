@@ -2,12 +2,14 @@
 #pragma once
 #include "traits.cuh"
 
+#include <instructions.cuh>
+
 // Sixteen bytes looked up by the nibbles of w, one in each byte. The four nibbles are packed into 16 bits; prmt takes
 // three bits of each as an index into eight bytes, and the fourth chooses between two such look-ups.
 static __device__ __forceinline__ uint32_t lookup16(uint32_t w, const uint32_t table[4]) {
-    uint32_t nibbles = __byte_perm(w | w >> 4, 0, 0x4420), index = nibbles & 0x7777u;
-    uint32_t low = __byte_perm(table[0], table[1], index), high = __byte_perm(table[2], table[3], index);
-    return __byte_perm(low, high, 0x3210u | (nibbles & 0x8888u) >> 1);
+    uint32_t nibbles = cu_permute(w | w >> 4, 0, 0x4420), index = nibbles & 0x7777u;
+    uint32_t low = cu_permute(table[0], table[1], index), high = cu_permute(table[2], table[3], index);
+    return cu_permute(low, high, 0x3210u | (nibbles & 0x8888u) >> 1);
 }
 
 // The table's floats are exact as bf16: look up their two upper bytes.
@@ -20,7 +22,7 @@ template <class T> static __device__ __forceinline__ void table_to_float(W w, fl
         high[i / 4] |= (bf16 >> 8) << 8 * (i % 4);
     }
     uint32_t l = lookup16(w, low), h = lookup16(w, high);
-    uint32_t first = __byte_perm(l, h, 0x5140), second = __byte_perm(l, h, 0x7362); // pairs of bf16
+    uint32_t first = cu_permute(l, h, 0x5140), second = cu_permute(l, h, 0x7362); // pairs of bf16
     x[0] = cbq_as_f32(first << 16);
     x[1] = cbq_as_f32(first & 0xffff0000u);
     x[2] = cbq_as_f32(second << 16);
@@ -32,10 +34,10 @@ template <class T> static __device__ __forceinline__ void table_to_float(W w, fl
 template <class T> static __device__ __forceinline__ void codes_to_float(W w, float x[4]) {
     if (T::is_signed) w ^= 0x80808080u;
     const float base = 8388608.0f + (T::is_signed ? 128 : T::offset);
-    x[0] = cbq_as_f32(__byte_perm(w, 0x4b000000u, 0x7440)) - base;
-    x[1] = cbq_as_f32(__byte_perm(w, 0x4b000000u, 0x7441)) - base;
-    x[2] = cbq_as_f32(__byte_perm(w, 0x4b000000u, 0x7442)) - base;
-    x[3] = cbq_as_f32(__byte_perm(w, 0x4b000000u, 0x7443)) - base;
+    x[0] = cbq_as_f32(cu_permute(w, 0x4b000000u, 0x7440)) - base;
+    x[1] = cbq_as_f32(cu_permute(w, 0x4b000000u, 0x7441)) - base;
+    x[2] = cbq_as_f32(cu_permute(w, 0x4b000000u, 0x7442)) - base;
+    x[3] = cbq_as_f32(cu_permute(w, 0x4b000000u, 0x7443)) - base;
 }
 
 static __device__ __forceinline__ float signed_byte(uint32_t four, uint32_t i) { return (float)(int8_t)(four >> 8 * i); }

@@ -1,0 +1,45 @@
+// The instructions of the device that C++ has no name for: all inline PTX of the project is in this file. Tests build
+// the kernels with g++ too, and then read a file of the same name that does the same with threads on the CPU.
+#pragma once
+#include <cuda_runtime.h>
+#include <stdint.h>
+
+// Shared memory whose size the launch chooses. One array to a kernel: two would be the same memory.
+#define CU_DYNAMIC_SHARED(name) extern __shared__ __align__(128) uint8_t name[]
+
+static __device__ __forceinline__ uint32_t cu_shared_address(const void *p) { return (uint32_t)__cvta_generic_to_shared(p); }
+
+// 16 bytes from global to shared memory, past the first cache. They have landed when cu_wait says so.
+static __device__ __forceinline__ void cu_copy16_async(void *shared, const void *global) {
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(cu_shared_address(shared)), "l"(global) : "memory");
+}
+// The copies of this thread since the last commit become a group.
+static __device__ __forceinline__ void cu_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+// All groups of this thread but the newest N have landed. Others see the bytes after a barrier.
+template <int N> static __device__ __forceinline__ void cu_wait() { asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory"); }
+
+static __device__ __forceinline__ void cu_barrier() { __syncthreads(); }
+static __device__ __forceinline__ float cu_shuffle_xor(float v, int mask) { return __shfl_xor_sync(0xffffffffu, v, mask); }
+static __device__ __forceinline__ uint32_t cu_ballot(int yes) { return __ballot_sync(0xffffffffu, yes); }
+static __device__ __forceinline__ uint32_t cu_count_bits(uint32_t v) { return (uint32_t)__popc(v); }
+
+// Each of the four bytes of the result is one of the eight bytes of b:a, chosen by a nibble of `selector`.
+static __device__ __forceinline__ uint32_t cu_permute(uint32_t a, uint32_t b, uint32_t selector) { return __byte_perm(a, b, selector); }
+
+// Two floats as bf16, rounded to nearest even: `low` in the lower half.
+static __device__ __forceinline__ uint32_t cu_pack_bf16(float low, float high) {
+    uint32_t pair;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
+    return pair;
+}
+
+// c[16, 8] += a[16, 16] b[16, 8], bf16 in, float sums. With g = lane / 4 and q = lane % 4, a lane holds
+//   a: rows g, g + 8, g, g + 8 (of columns 2q, 2q + 1; the last two of 2q + 8, 2q + 9)
+//   b: rows 2q, 2q + 1 and 2q + 8, 2q + 9, of column g
+//   c: row g, columns 2q and 2q + 1; row g + 8, the same columns
+// (PTX ISA, "Matrix Fragments for mma.m16n8k16 with floating point type".)
+static __device__ __forceinline__ void cu_mma_bf16(float c[4], const uint32_t a[4], const uint32_t b[2]) {
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+                 : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
