@@ -20,8 +20,8 @@ template <int N> static __device__ __forceinline__ void cu_wait() { asm volatile
 
 static __device__ __forceinline__ void cu_barrier() { __syncthreads(); }
 static __device__ __forceinline__ float cu_shuffle_xor(float v, int mask) { return __shfl_xor_sync(0xffffffffu, v, mask); }
-static __device__ __forceinline__ uint32_t cu_ballot(int yes) { return __ballot_sync(0xffffffffu, yes); }
-static __device__ __forceinline__ uint32_t cu_count_bits(uint32_t v) { return (uint32_t)__popc(v); }
+// The value of the lane `below` lanes below; the lowest ones keep their own.
+static __device__ __forceinline__ uint32_t cu_shuffle_up(uint32_t v, uint32_t below) { return __shfl_up_sync(0xffffffffu, v, below); }
 
 // Each of the four bytes of the result is one of the eight bytes of b:a, chosen by a nibble of `selector`.
 static __device__ __forceinline__ uint32_t cu_permute(uint32_t a, uint32_t b, uint32_t selector) { return __byte_perm(a, b, selector); }

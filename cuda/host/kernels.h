@@ -31,8 +31,9 @@ typedef struct {
     void *y;
     uint64_t experts, picks; /* 0 and 1 without experts */
     const int32_t *ids;
-    void *workspace; /* at a multiple of 16 */
-    int processors;  /* multiprocessors of the device */
+    void *workspace;        /* at a multiple of 16 */
+    int processors;         /* multiprocessors of the device */
+    uint64_t shared_memory; /* of a multiprocessor, bytes */
 } cbq_cuda_product;
 
 /* Bytes that the workspace must have. */

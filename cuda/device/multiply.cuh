@@ -1,0 +1,99 @@
+// A run of 32 elements of a warp's sixteen rows, decoded in registers, times rows of x.
+//
+// The order of k inside a product is free as long as both sides have it. So a lane takes words of four neighbouring codes,
+// q and q + 4 of a run (q = lane % 4), as the columns that a fragment gives it: codes need no shuffle, and x is read eight
+// bytes at a time.
+#pragma once
+#include "decode.cuh"
+#include "stage.cuh"
+#include "sums.cuh"
+
+// The two words of a lane in run r of a step: eight weights of one row.
+template <class T> static __device__ __forceinline__ void decode_lane(const uint8_t *row, uint32_t r, float x[8]) {
+    const uint8_t *b = row + r * 32 / T::elements * T::bytes;
+    uint32_t q = threadIdx.x % 4, in_block = r % (T::elements / 32);
+    float s, m;
+    group_scale<T>(b, in_block * 32 / T::group, s, m);
+    decode4<T>(b, in_block, q, s, m, x);
+    if (T::group < 32) group_scale<T>(b, in_block * 2 + 1, s, m);
+    decode4<T>(b, in_block, q + 4, s, m, x + 4);
+}
+
+static __device__ __forceinline__ float rounded_to_bf16(float x) { return cbq_as_f32((uint32_t)cbq_f32_to_bf16(x) << 16); }
+
+// bf16 on tensor cores.
+template <class T, int N> struct multiply_bf16 {
+    enum { TOKENS = N, dtype = CBQ_BF16, element = 2, pad = 32 }; // bytes of padding: four rows of x are then in all banks
+    typedef sums<N> state;
+    static __device__ __forceinline__ void run(const uint8_t *low, const uint8_t *high, uint32_t r, const uint8_t *x, uint32_t x_bytes, uint32_t tokens, state &s) {
+        float w[2][8];
+        decode_lane<T>(low, r, w[0]);
+        decode_lane<T>(high, r, w[1]);
+        uint32_t a[2][4], lane = threadIdx.x % 32;
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            a[0][i] = cu_pack_bf16(w[i % 2][i / 2 * 2], w[i % 2][i / 2 * 2 + 1]);
+            a[1][i] = cu_pack_bf16(w[i % 2][i / 2 * 2 + 4], w[i % 2][i / 2 * 2 + 5]);
+        }
+        x += lane / 4 * x_bytes + r * 64 + lane % 4 * 8;
+#pragma unroll
+        for (uint32_t j = 0; j < N / 8; j++) {
+            if (8 * j >= tokens) break;
+#pragma unroll
+            for (int half = 0; half < 2; half++) {
+                uint2 pairs = *(const uint2 *)(x + 8 * j * x_bytes + 32 * half);
+                uint32_t b[2] = {pairs.x, pairs.y};
+                cu_mma_bf16(s.of[j], a[half], b);
+            }
+        }
+    }
+    static __device__ __forceinline__ void clear(state &s) { clear_sums(s); }
+    static __device__ __forceinline__ void finish(const state &s, sums<N> &all) { all = s; }
+};
+
+// float32 without tensor cores, eight tokens: a lane sums over its own words, and in the end the four lanes of two rows
+// add theirs up.
+template <class T> struct multiply_f32 {
+    enum { TOKENS = 8, dtype = CBQ_F32, element = 4, pad = 16 };
+    struct state {
+        float of[8][2]; // tokens, rows
+    };
+    static __device__ __forceinline__ void run(const uint8_t *low, const uint8_t *high, uint32_t r, const uint8_t *x, uint32_t x_bytes, uint32_t tokens, state &s) {
+        float w[2][8];
+        decode_lane<T>(low, r, w[0]);
+        decode_lane<T>(high, r, w[1]);
+#pragma unroll
+        for (int i = 0; i < 8; i++) {
+            w[0][i] = rounded_to_bf16(w[0][i]);
+            w[1][i] = rounded_to_bf16(w[1][i]);
+        }
+        x += r * 128 + threadIdx.x % 4 * 16;
+#pragma unroll
+        for (uint32_t token = 0; token < 8; token++) {
+            if (token >= tokens) break;
+            float4 words[2] = {*(const float4 *)(x + token * x_bytes), *(const float4 *)(x + token * x_bytes + 64)};
+#pragma unroll
+            for (int row = 0; row < 2; row++) {
+#pragma unroll
+                for (int i = 0; i < 2; i++) {
+                    const float *v = w[row] + 4 * i;
+                    s.of[token][row] = fmaf(v[3], words[i].w, fmaf(v[2], words[i].z, fmaf(v[1], words[i].y, fmaf(v[0], words[i].x, s.of[token][row]))));
+                }
+            }
+        }
+    }
+    static __device__ __forceinline__ void clear(state &s) {
+#pragma unroll
+        for (int i = 0; i < 16; i++) s.of[i / 2][i % 2] = 0;
+    }
+    static __device__ __forceinline__ void finish(const state &s, sums<8> &all) {
+        uint32_t q = threadIdx.x % 4;
+#pragma unroll
+        for (uint32_t i = 0; i < 16; i++) {
+            float v = s.of[i / 2][i % 2];
+            v += cu_shuffle_xor(v, 1);
+            v += cu_shuffle_xor(v, 2);
+            if (i / 4 == q) all.of[0][i % 2 * 2 + i / 2 % 2] = v;
+        }
+    }
+};

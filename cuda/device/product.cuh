@@ -1,0 +1,89 @@
+// The kernel of all products: a CTA goes through its steps, the next ones on their way to shared memory meanwhile.
+#pragma once
+#include "multiply.cuh"
+
+// Shared memory of a kernel: stages of {rows of W, rows of x}, then the numbers of the rows of x.
+template <class T, class M> struct layout_of {
+    enum {
+        x_bytes = step_of<T>::elements * M::element + M::pad,
+        w_stage = ROWS * step_of<T>::row_bytes,
+        stage = w_stage + M::TOKENS * x_bytes,
+        // Two stages of any format fit the 99 KiB that the smallest GPUs give a CTA.
+        stages = stage * 3 + 4 * M::TOKENS <= 99 * 1024 ? 3 : 2,
+        bytes = stage * stages + 4 * M::TOKENS,
+    };
+};
+
+// CTAs that a multiprocessor is to hold at a time, where its shared memory has room for them.
+template <class M> constexpr int ctas_of() { return M::TOKENS == 8 ? 4 : 2; }
+
+// Steps `step` to `end` of one tile.
+template <class T, class M>
+static __device__ __forceinline__ void sum_steps(uint8_t *shared, const product_args &a, const tile_of_work &t, uint32_t step, uint32_t end, typename M::state &s) {
+    typedef layout_of<T, M> L;
+    typedef step_of<T> S;
+    uint32_t *rows = (uint32_t *)(shared + L::stages * L::stage);
+    uint32_t tokens = (t.tokens + 7) / 8 * 8;
+    for (uint32_t i = threadIdx.x; i < tokens; i += THREADS) rows[i] = row_of(a, t.token + (i < t.tokens ? i : t.tokens - 1)) / a.picks;
+    cu_barrier();
+
+    // A step is computed `ahead` turns after its copies began. One group of copies a turn, an empty one past the end: so the
+    // wait is always for the same number.
+    const uint32_t ahead = L::stages - 1, row = threadIdx.x / 32 * 16 + threadIdx.x % 32 / 4;
+    for (uint32_t turn = 0; turn < end - step + ahead; turn++) {
+        if (turn >= ahead) {
+            cu_wait<L::stages - 2>();
+            cu_barrier(); // the step has landed for all threads, and all are done with the one before, whose place is filled now
+        }
+        if (step + turn < end) {
+            uint32_t at = step + turn, left = a.k - at * S::elements;
+            uint8_t *to = shared + turn % L::stages * L::stage;
+            stage_w<T>(to, a, t, at);
+            stage_x<S::elements, M::dtype>(to + L::w_stage, L::x_bytes, a, rows, tokens, at * S::elements, left < S::elements ? left : S::elements);
+        }
+        cu_commit();
+        if (turn < ahead) continue;
+        uint32_t now = step + turn - ahead, runs = (a.k - now * S::elements) / 32;
+        const uint8_t *staged = shared + (turn - ahead) % L::stages * L::stage;
+        const uint8_t *low = staged_row<T>(staged, a, t, row, now), *high = staged_row<T>(staged, a, t, row + 8, now);
+#pragma unroll 2
+        for (uint32_t r = 0; r < S::runs; r++) {
+            if (T::elements < S::elements && r >= runs) break;
+            M::run(low, high, r, staged + L::w_stage, L::x_bytes, t.tokens, s);
+        }
+    }
+    cu_wait<0>();
+    cu_barrier(); // before the next tile's copies
+}
+
+template <class T, class M> static __device__ __forceinline__ void product(const product_args &a) {
+    enum { TOKENS = M::TOKENS };
+    CU_DYNAMIC_SHARED(shared);
+    uint64_t steps = all_steps<TOKENS>(a), at = begin_of(steps, blockIdx.x, gridDim.x), end = begin_of(steps, blockIdx.x + 1, gridDim.x);
+    while (at < end) {
+        uint64_t tile = at / a.steps;
+        uint32_t from = (uint32_t)(at % a.steps), to = end - at < a.steps - from ? from + (uint32_t)(end - at) : a.steps;
+        tile_of_work t = find_tile<TOKENS>(a, tile);
+        typename M::state state;
+        M::clear(state);
+        sum_steps<T, M>(shared, a, t, from, to, state);
+        sums<TOKENS> s;
+        M::finish(state, s);
+        if (to - from == a.steps) write_tile(a, t, s);
+        else write_part(part_of<TOKENS>(a, blockIdx.x, from == 0), s);
+        at += to - from;
+    }
+}
+
+// The CTA that begins a tile and does not end it adds up its part and those of the CTAs that go on with it.
+template <int TOKENS> static __device__ __forceinline__ void sum_parts(const product_args &a) {
+    uint64_t steps = all_steps<TOKENS>(a), end = begin_of(steps, blockIdx.x + 1, gridDim.x);
+    if (end % a.steps == 0) return;
+    uint64_t tile = end / a.steps, tile_end = (tile + 1) * a.steps;
+    if (begin_of(steps, blockIdx.x, gridDim.x) > tile * a.steps) return; // another one began it
+    sums<TOKENS> s;
+    clear_sums(s);
+    add_part(part_of<TOKENS>(a, blockIdx.x, true), s);
+    for (uint32_t cta = blockIdx.x + 1; begin_of(steps, cta, gridDim.x) < tile_end; cta++) add_part(part_of<TOKENS>(a, cta, false), s);
+    write_tile(a, find_tile<TOKENS>(a, tile), s);
+}

@@ -1,0 +1,44 @@
+// The sums of a tile, as tensor cores leave them. Warp w has rows 16 w .. 16 w + 15; with g = lane / 4 and q = lane % 4,
+// a lane has for each eight tokens {row g, tokens 2q and 2q + 1; row g + 8, the same tokens}.
+#pragma once
+#include "store.cuh"
+#include "work.cuh"
+
+template <int TOKENS> struct sums {
+    float of[TOKENS / 8][4];
+};
+
+template <int TOKENS> static __device__ __forceinline__ void write_tile(const product_args &a, const tile_of_work &t, const sums<TOKENS> &s) {
+    uint32_t lane = threadIdx.x % 32, row = t.row + threadIdx.x / 32 * 16 + lane / 4;
+    uint32_t size = float_size(a.y_dtype);
+#pragma unroll
+    for (uint32_t j = 0; j < TOKENS / 8; j++) {
+#pragma unroll
+        for (uint32_t i = 0; i < 4; i++) {
+            uint32_t token = 8 * j + 2 * (lane % 4) + i % 2, n = row + i / 2 * 8;
+            if (token >= t.tokens || n >= a.n) continue;
+            store1(a.y + (row_of(a, t.token + token) * a.y_stride + n) * size, s.of[j][i], a.y_dtype);
+        }
+    }
+}
+
+template <int TOKENS> static __device__ __forceinline__ void write_part(float *part, const sums<TOKENS> &s) {
+#pragma unroll
+    for (uint32_t j = 0; j < TOKENS / 8; j++)
+#pragma unroll
+        for (uint32_t i = 0; i < 4; i++) part[(4 * j + i) * THREADS] = s.of[j][i];
+}
+
+template <int TOKENS> static __device__ __forceinline__ void add_part(const float *part, sums<TOKENS> &s) {
+#pragma unroll
+    for (uint32_t j = 0; j < TOKENS / 8; j++)
+#pragma unroll
+        for (uint32_t i = 0; i < 4; i++) s.of[j][i] += part[(4 * j + i) * THREADS];
+}
+
+template <int TOKENS> static __device__ __forceinline__ void clear_sums(sums<TOKENS> &s) {
+#pragma unroll
+    for (uint32_t j = 0; j < TOKENS / 8; j++)
+#pragma unroll
+        for (uint32_t i = 0; i < 4; i++) s.of[j][i] = 0;
+}

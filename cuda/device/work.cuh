@@ -1,0 +1,61 @@
+// How a product is cut. A tile is ROWS rows of W times up to TOKENS rows of x, along all of k; a step is a piece of k.
+// The steps of all tiles, tile after tile, are dealt out to the CTAs in equal runs ("stream-K": Osama et al. 2023,
+// arXiv:2301.03598), so that every multiprocessor has the same to do however few tiles there are. A CTA that has a tile
+// from its first to its last step writes it; else its sums are a part, and a second kernel adds the parts of each tile
+// in the order of k. No atomics: the same cut gives the same bits.
+#pragma once
+#include <instructions.cuh>
+
+enum { ROWS = 64, THREADS = 128 };
+
+struct product_args {
+    const uint8_t *x, *w;
+    uint8_t *y;
+    float *parts;         // two of ROWS * TOKENS floats for each CTA: see part_of
+    const int32_t *order; // with experts: rows of y sorted by expert; NULL without
+    const int32_t *first; // [experts + 1]: where an expert's rows begin in `order`
+    const int32_t *tiles; // [experts + 1]: how many tiles of tokens the experts before it have
+    uint64_t x_stride, y_stride, expert_bytes;
+    uint32_t m, n, k, experts, picks, steps;
+    int x_dtype, y_dtype;
+};
+
+struct tile_of_work {
+    uint32_t expert, row, token, tokens; // the first row of W, and the rows of x (places in `order`, with experts)
+};
+
+static __host__ __device__ __forceinline__ uint32_t row_tiles(const product_args &a) { return (a.n + ROWS - 1) / ROWS; }
+
+template <int TOKENS> static __device__ __forceinline__ uint64_t all_steps(const product_args &a) {
+    uint32_t token_tiles = a.order ? (uint32_t)a.tiles[a.experts] : (a.m + TOKENS - 1) / TOKENS;
+    return (uint64_t)token_tiles * row_tiles(a) * a.steps;
+}
+static __device__ __forceinline__ uint64_t begin_of(uint64_t steps, uint32_t cta, uint32_t ctas) { return steps * cta / ctas; }
+
+template <int TOKENS> static __device__ __forceinline__ tile_of_work find_tile(const product_args &a, uint64_t tile) {
+    uint32_t of_tokens = (uint32_t)(tile / row_tiles(a));
+    tile_of_work t = {0, (uint32_t)(tile % row_tiles(a)) * ROWS, of_tokens * TOKENS, 0};
+    uint32_t end = a.m;
+    if (a.order) { // the last expert with tiles[e] <= of_tokens: those without tokens have no tile between theirs and the next
+        uint32_t low = 0, high = a.experts;
+        while (high - low > 1) {
+            uint32_t middle = (low + high) / 2;
+            if ((uint32_t)a.tiles[middle] <= of_tokens) low = middle;
+            else high = middle;
+        }
+        t.expert = low;
+        t.token = a.first[low] + (of_tokens - a.tiles[low]) * TOKENS;
+        end = a.first[low + 1];
+    }
+    t.tokens = end - t.token < TOKENS ? end - t.token : TOKENS;
+    return t;
+}
+
+// The row of y that a token of a tile is; its row of x is that divided by `picks`.
+static __device__ __forceinline__ uint32_t row_of(const product_args &a, uint32_t token) { return a.order ? (uint32_t)a.order[token] : token; }
+
+// Where a CTA leaves the sums of a tile that is not all its own: one that it begins and does not end, or goes on with.
+// Each thread's sums are apart by THREADS, so that a warp's stores are together.
+template <int TOKENS> static __device__ __forceinline__ float *part_of(const product_args &a, uint32_t cta, bool begins) {
+    return a.parts + (uint64_t)(2 * cta + begins) * ROWS * TOKENS + threadIdx.x;
+}

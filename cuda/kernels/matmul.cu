@@ -1,0 +1,133 @@
+// Products with blocks, for every format: bf16 for up to 8 and up to 64 rows of x at a time, float32 for up to 8.
+//
+// Not yet run on a GPU: tests run it with threads on the CPU, and the PTX that nvcc makes of it in an interpreter.
+#include "product.cuh"
+#include "route.cuh"
+
+#include "../host/kernels.h"
+#include <launch.cuh>
+
+// The CTAs on a multiprocessor are said to the compiler: it would spill for more of them.
+#define KERNEL(f, name, ...) \
+    static_assert(layout_of<f##_traits, __VA_ARGS__>::bytes <= 99 * 1024, "fits the smallest GPUs"); \
+    extern "C" __global__ void __launch_bounds__(THREADS, (ctas_of<__VA_ARGS__>())) cbq_matmul_##f##_##name(product_args a) { product<f##_traits, __VA_ARGS__>(a); }
+#define KERNELS(f, ...) \
+    KERNEL(f, bf16_8, multiply_bf16<f##_traits, 8>) KERNEL(f, bf16_64, multiply_bf16<f##_traits, 64>) KERNEL(f, f32_8, multiply_f32<f##_traits>)
+CBQ_FORMATS(KERNELS, CBQ_NOTHING)
+
+extern "C" __global__ void __launch_bounds__(THREADS) cbq_sum_parts_8(product_args a) { sum_parts<8>(a); }
+extern "C" __global__ void __launch_bounds__(THREADS) cbq_sum_parts_64(product_args a) { sum_parts<64>(a); }
+
+struct product_kernel {
+    void (*run)(product_args);
+    int tokens, shared_bytes, ctas;
+    const char *name;
+};
+struct product_row {
+    int tag;
+    uint32_t elements, bytes, step;
+    product_kernel bf16_8, bf16_64, f32_8;
+};
+#define ENTRY(f, name, ...) {cbq_matmul_##f##_##name, __VA_ARGS__::TOKENS, layout_of<f##_traits, __VA_ARGS__>::bytes, ctas_of<__VA_ARGS__>(), "matmul_" #f "_" #name}
+#define ROW(f, tag, n, bytes, ...) \
+    {tag, n, bytes, step_of<f##_traits>::elements, ENTRY(f, bf16_8, multiply_bf16<f##_traits, 8>), ENTRY(f, bf16_64, multiply_bf16<f##_traits, 64>), \
+     ENTRY(f, f32_8, multiply_f32<f##_traits>)},
+static const product_row rows[] = {CBQ_FORMATS(ROW, CBQ_NOTHING)};
+enum { FORMATS = sizeof rows / sizeof *rows };
+
+static const product_row *find_row(int tag) {
+    for (const product_row *r = rows; r < rows + FORMATS; r++)
+        if (r->tag == tag) return r;
+    return NULL;
+}
+
+// Up to 8 tokens (to an expert, on average): the small tile, which reads weights no slower and takes less shared memory.
+static const product_kernel *find_kernel(const product_row *r, const cbq_cuda_product *p) {
+    if (p->precision == CBQ_CUDA_FLOAT32) return &r->f32_8;
+    uint64_t tokens = p->ids ? p->m * p->picks / p->experts : p->m;
+    return tokens <= 8 ? &r->bf16_8 : &r->bf16_64;
+}
+
+static uint64_t ctas_of_kernel(const product_kernel *k, const cbq_cuda_product *p) {
+    uint64_t fit = p->shared_memory / ((uint64_t)k->shared_bytes + 1024); // the driver keeps 1 KiB a CTA
+    uint64_t each = fit < 1 ? 1 : fit < (uint64_t)k->ctas ? fit : (uint64_t)k->ctas;
+    return each * (uint64_t)p->processors;
+}
+
+// What is where in the workspace: parts of sums, then what routing leaves.
+struct workspace_layout {
+    uint64_t route, bytes;
+};
+static workspace_layout lay_out(const product_kernel *k, const cbq_cuda_product *p) {
+    workspace_layout l;
+    l.route = ctas_of_kernel(k, p) * 2 * ROWS * (uint64_t)k->tokens * sizeof(float);
+    l.bytes = l.route + (p->ids ? route_bytes(p->experts, p->m * p->picks) : 0);
+    return l;
+}
+
+extern "C" uint64_t cbq_cuda_product_workspace(const cbq_cuda_product *p) {
+    const product_row *r = find_row(p->tag);
+    return r ? lay_out(find_kernel(r, p), p).bytes : 0;
+}
+
+extern "C" cudaError_t cbq_cuda_matmul(const cbq_cuda_product *p, cudaStream_t stream, const char **name) {
+    const product_row *r = find_row(p->tag);
+    if (!r) return cudaErrorInvalidValue;
+    const product_kernel *k = find_kernel(r, p);
+    *name = k->name;
+    uint64_t rows_of_y = p->ids ? p->m * p->picks : p->m;
+    if (rows_of_y == 0 || p->n == 0) return cudaSuccess;
+    product_args a = {};
+    a.x = (const uint8_t *)p->x;
+    a.w = (const uint8_t *)p->w;
+    a.y = (uint8_t *)p->y;
+    a.parts = (float *)p->workspace;
+    a.x_stride = p->x_stride;
+    a.y_stride = p->y_stride;
+    a.expert_bytes = p->n * (p->k / r->elements) * r->bytes;
+    a.m = (uint32_t)p->m;
+    a.n = (uint32_t)p->n;
+    a.k = (uint32_t)p->k;
+    a.experts = p->ids ? (uint32_t)p->experts : 1;
+    a.picks = p->ids ? (uint32_t)p->picks : 1;
+    a.steps = (uint32_t)((p->k + r->step - 1) / r->step);
+    a.x_dtype = p->x_dtype;
+    a.y_dtype = p->y_dtype;
+    if (p->ids) {
+        cudaError_t error = route(a, p->ids, (uint8_t *)p->workspace + lay_out(k, p).route, k->tokens, stream);
+        if (error != cudaSuccess) return error;
+    }
+    unsigned ctas = (unsigned)ctas_of_kernel(k, p);
+    if (!p->ids) { // the number of steps is known here: no CTA without one, and no second kernel where no tile is cut
+        uint64_t tiles = (p->m + k->tokens - 1) / k->tokens * row_tiles(a), steps = tiles * a.steps;
+        if (steps < ctas) ctas = (unsigned)steps;
+        if (tiles % ctas == 0) return cu_launch(k->run, dim3(ctas), THREADS, k->shared_bytes, stream, a);
+    }
+    cudaError_t error = cu_launch(k->run, dim3(ctas), THREADS, k->shared_bytes, stream, a);
+    if (error != cudaSuccess) return error;
+    return cu_launch(k->tokens == 8 ? cbq_sum_parts_8 : cbq_sum_parts_64, dim3(ctas), THREADS, 0, stream, a);
+}
+
+// Those without a format.
+struct plain_kernel {
+    const char *name;
+    const void *run;
+};
+static const plain_kernel plain_kernels[] = {
+    {"sum_parts_8", (const void *)cbq_sum_parts_8}, {"sum_parts_64", (const void *)cbq_sum_parts_64}, {"route_count", (const void *)cbq_route_count},
+    {"route_order", (const void *)cbq_route_order}, {"route_clear", (const void *)cbq_route_clear},
+};
+enum { PLAIN_KERNELS = sizeof plain_kernels / sizeof *plain_kernels };
+
+extern "C" const char *cbq_cuda_kernel_matmul(int i, const void **function) {
+    if (i >= 3 * FORMATS) {
+        i -= 3 * FORMATS;
+        if (i >= PLAIN_KERNELS) return NULL;
+        *function = plain_kernels[i].run;
+        return plain_kernels[i].name;
+    }
+    const product_row *r = rows + i / 3;
+    const product_kernel *k = i % 3 == 0 ? &r->bf16_8 : i % 3 == 1 ? &r->bf16_64 : &r->f32_8;
+    *function = (const void *)k->run;
+    return k->name;
+}
