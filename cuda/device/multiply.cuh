@@ -4,37 +4,19 @@
 // q and q + 4 of a run (q = lane % 4), as the columns that a fragment gives it: codes need no shuffle, and x is read eight
 // bytes at a time.
 #pragma once
-#include "decode.cuh"
+#include "decode_products.cuh"
 #include "stage.cuh"
 #include "sums.cuh"
-
-// The two words of a lane in run r of a step: eight weights of one row.
-template <class T> static __device__ __forceinline__ void decode_lane(const uint8_t *row, uint32_t r, float x[8]) {
-    const uint8_t *b = row + r * 32 / T::elements * T::bytes;
-    uint32_t q = threadIdx.x % 4, in_block = r % (T::elements / 32);
-    float s, m;
-    group_scale<T>(b, in_block * 32 / T::group, s, m);
-    decode4<T>(b, in_block, q, s, m, x);
-    if (T::group < 32) group_scale<T>(b, in_block * 2 + 1, s, m);
-    decode4<T>(b, in_block, q + 4, s, m, x + 4);
-}
-
-static __device__ __forceinline__ float rounded_to_bf16(float x) { return cbq_as_f32((uint32_t)cbq_f32_to_bf16(x) << 16); }
 
 // bf16 on tensor cores.
 template <class T, int N> struct multiply_bf16 {
     enum { TOKENS = N, dtype = CBQ_BF16, element = 2, pad = 32 }; // bytes of padding: four rows of x are then in all banks
     typedef sums<N> state;
     static __device__ __forceinline__ void run(const uint8_t *low, const uint8_t *high, uint32_t r, const uint8_t *x, uint32_t x_bytes, uint32_t tokens, state &s) {
-        float w[2][8];
-        decode_lane<T>(low, r, w[0]);
-        decode_lane<T>(high, r, w[1]);
-        uint32_t a[2][4], lane = threadIdx.x % 32;
-#pragma unroll
-        for (int i = 0; i < 4; i++) {
-            a[0][i] = cu_pack_bf16(w[i % 2][i / 2 * 2], w[i % 2][i / 2 * 2 + 1]);
-            a[1][i] = cu_pack_bf16(w[i % 2][i / 2 * 2 + 4], w[i % 2][i / 2 * 2 + 5]);
-        }
+        uint32_t l[4], h[4], lane = threadIdx.x % 32;
+        decode8<T>(low, r, l);
+        decode8<T>(high, r, h);
+        uint32_t a[2][4] = {{l[0], h[0], l[1], h[1]}, {l[2], h[2], l[3], h[3]}};
         x += lane / 4 * x_bytes + r * 64 + lane % 4 * 8;
 #pragma unroll
         for (uint32_t j = 0; j < N / 8; j++) {
@@ -59,14 +41,12 @@ template <class T> struct multiply_f32 {
         float of[8][2]; // tokens, rows
     };
     static __device__ __forceinline__ void run(const uint8_t *low, const uint8_t *high, uint32_t r, const uint8_t *x, uint32_t x_bytes, uint32_t tokens, state &s) {
+        uint32_t pairs[2][4];
+        decode8<T>(low, r, pairs[0]);
+        decode8<T>(high, r, pairs[1]);
         float w[2][8];
-        decode_lane<T>(low, r, w[0]);
-        decode_lane<T>(high, r, w[1]);
 #pragma unroll
-        for (int i = 0; i < 8; i++) {
-            w[0][i] = rounded_to_bf16(w[0][i]);
-            w[1][i] = rounded_to_bf16(w[1][i]);
-        }
+        for (int i = 0; i < 16; i++) w[i / 8][i % 8] = cbq_as_f32(i % 2 ? pairs[i / 8][i % 8 / 2] & 0xffff0000u : pairs[i / 8][i % 8 / 2] << 16);
         x += r * 128 + threadIdx.x % 4 * 16;
 #pragma unroll
         for (uint32_t token = 0; token < 8; token++) {

@@ -4,9 +4,12 @@
 
 // Shared memory of a kernel: stages of {rows of W, rows of x}, then the numbers of the rows of x.
 template <class T, class M> struct layout_of {
+    // Long steps cost less; many rows of x leave no room for them.
+    typedef step_of<T, (M::TOKENS == 8 || T::elements > 128) ? 256 : 128> S;
     enum {
-        x_bytes = step_of<T>::elements * M::element + M::pad,
-        w_stage = ROWS * step_of<T>::row_bytes,
+        step = S::elements,
+        x_bytes = step * M::element + M::pad,
+        w_stage = ROWS * S::row_bytes,
         stage = w_stage + M::TOKENS * x_bytes,
         // Two stages of any format fit the 99 KiB that the smallest GPUs give a CTA.
         stages = stage * 3 + 4 * M::TOKENS <= 99 * 1024 ? 3 : 2,
@@ -21,7 +24,7 @@ template <class M> constexpr int ctas_of() { return M::TOKENS == 8 ? 4 : 2; }
 template <class T, class M>
 static __device__ __forceinline__ void sum_steps(uint8_t *shared, const product_args &a, const tile_of_work &t, uint32_t step, uint32_t end, typename M::state &s) {
     typedef layout_of<T, M> L;
-    typedef step_of<T> S;
+    typedef typename L::S S;
     uint32_t *rows = (uint32_t *)(shared + L::stages * L::stage);
     uint32_t tokens = (t.tokens + 7) / 8 * 8;
     for (uint32_t i = threadIdx.x; i < tokens; i += THREADS) rows[i] = row_of(a, t.token + (i < t.tokens ? i : t.tokens - 1)) / a.picks;
@@ -38,18 +41,23 @@ static __device__ __forceinline__ void sum_steps(uint8_t *shared, const product_
         if (step + turn < end) {
             uint32_t at = step + turn, left = a.k - at * S::elements;
             uint8_t *to = shared + turn % L::stages * L::stage;
-            stage_w<T>(to, a, t, at);
-            stage_x<S::elements, M::dtype>(to + L::w_stage, L::x_bytes, a, rows, tokens, at * S::elements, left < S::elements ? left : S::elements);
+            stage_w<T, S>(to, a, t, at);
+            stage_x<S::elements, M::TOKENS, M::dtype>(to + L::w_stage, L::x_bytes, a, rows, tokens, at * S::elements, left < S::elements ? left : S::elements);
         }
         cu_commit();
         if (turn < ahead) continue;
         uint32_t now = step + turn - ahead, runs = (a.k - now * S::elements) / 32;
         const uint8_t *staged = shared + (turn - ahead) % L::stages * L::stage;
-        const uint8_t *low = staged_row<T>(staged, a, t, row, now), *high = staged_row<T>(staged, a, t, row + 8, now);
-#pragma unroll 2
-        for (uint32_t r = 0; r < S::runs; r++) {
-            if (T::elements < S::elements && r >= runs) break;
-            M::run(low, high, r, staged + L::w_stage, L::x_bytes, t.tokens, s);
+        const uint8_t *low = staged_row<T, S>(staged, a, t, row, now), *high = staged_row<T, S>(staged, a, t, row + 8, now);
+        uint32_t quads = runs / 4 < S::runs / 4 ? runs / 4 : S::runs / 4;
+#pragma unroll 1
+        for (uint32_t quad = 0; quad < quads; quad++) { // four runs, unrolled: they share words of scales
+#pragma unroll
+            for (uint32_t r = 0; r < 4; r++) M::run(low, high, 4 * quad + r, staged + L::w_stage, L::x_bytes, t.tokens, s);
+        }
+        if (T::elements < 128 && quads < S::runs / 4) { // the end of k
+#pragma unroll 1
+            for (uint32_t r = 4 * quads; r < runs; r++) M::run(low, high, r, staged + L::w_stage, L::x_bytes, t.tokens, s);
         }
     }
     cu_wait<0>();

@@ -7,10 +7,17 @@
 
 #include "cbq_format_list.h"
 
-// The kinds, as members.
-#define LINEAR(o, n) enum { offset = o, has_table = 0, is_signed = 0 }; static __device__ __forceinline__ float entry(int) { return 0; }
-#define TABLE(values, multiple, bits) enum { offset = 0, has_table = 1, is_signed = 0 }; static __device__ __forceinline__ float entry(int i) { return values[i]; }
-#define SIGNED(bits) enum { offset = 0, has_table = 0, is_signed = 1 }; static __device__ __forceinline__ float entry(int) { return 0; }
+// The kinds, as members. Codes are unsigned bytes of `bits` bits after adding `bias` (in decode_products.cuh: a table's values
+// times `multiple` are integers of so many bits).
+#define LINEAR(o, n) \
+    enum { offset = o, has_table = 0, is_signed = 0, multiple = 1, bits = n }; \
+    static __device__ __forceinline__ constexpr float entry(int) { return 0; }
+#define TABLE(values, times, n) \
+    enum { offset = 0, has_table = 1, is_signed = 0, multiple = times, bits = n }; \
+    static __device__ __forceinline__ float entry(int i) { return values[i]; }
+#define SIGNED(n) \
+    enum { offset = 0, has_table = 0, is_signed = 1, multiple = 1, bits = n }; \
+    static __device__ __forceinline__ constexpr float entry(int) { return 0; }
 
 #define CBQ_TRAITS(f, format_tag, n, size, grp, kind, scl, mn, imatrix, doc) \
     CBQ_DOORS(f, size, scl, mn) \

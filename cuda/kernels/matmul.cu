@@ -20,17 +20,17 @@ extern "C" __global__ void __launch_bounds__(THREADS) cbq_sum_parts_64(product_a
 
 struct product_kernel {
     void (*run)(product_args);
-    int tokens, shared_bytes, ctas;
+    int tokens, step, shared_bytes, ctas;
     const char *name;
 };
 struct product_row {
     int tag;
-    uint32_t elements, bytes, step;
+    uint32_t elements, bytes;
     product_kernel bf16_8, bf16_64, f32_8;
 };
-#define ENTRY(f, name, ...) {cbq_matmul_##f##_##name, __VA_ARGS__::TOKENS, layout_of<f##_traits, __VA_ARGS__>::bytes, ctas_of<__VA_ARGS__>(), "matmul_" #f "_" #name}
+#define ENTRY(f, name, ...) {cbq_matmul_##f##_##name, __VA_ARGS__::TOKENS, layout_of<f##_traits, __VA_ARGS__>::step, layout_of<f##_traits, __VA_ARGS__>::bytes, ctas_of<__VA_ARGS__>(), "matmul_" #f "_" #name}
 #define ROW(f, tag, n, bytes, ...) \
-    {tag, n, bytes, step_of<f##_traits>::elements, ENTRY(f, bf16_8, multiply_bf16<f##_traits, 8>), ENTRY(f, bf16_64, multiply_bf16<f##_traits, 64>), \
+    {tag, n, bytes, ENTRY(f, bf16_8, multiply_bf16<f##_traits, 8>), ENTRY(f, bf16_64, multiply_bf16<f##_traits, 64>), \
      ENTRY(f, f32_8, multiply_f32<f##_traits>)},
 static const product_row rows[] = {CBQ_FORMATS(ROW, CBQ_NOTHING)};
 enum { FORMATS = sizeof rows / sizeof *rows };
@@ -90,7 +90,7 @@ extern "C" cudaError_t cbq_cuda_matmul(const cbq_cuda_product *p, cudaStream_t s
     a.k = (uint32_t)p->k;
     a.experts = p->ids ? (uint32_t)p->experts : 1;
     a.picks = p->ids ? (uint32_t)p->picks : 1;
-    a.steps = (uint32_t)((p->k + r->step - 1) / r->step);
+    a.steps = (uint32_t)((p->k + (uint64_t)k->step - 1) / (uint64_t)k->step);
     a.x_dtype = p->x_dtype;
     a.y_dtype = p->y_dtype;
     if (p->ids) {
