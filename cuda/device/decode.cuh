@@ -6,14 +6,14 @@
 
 // Sixteen bytes looked up by the nibbles of w, one in each byte. The four nibbles are packed into 16 bits; prmt takes
 // three bits of each as an index into eight bytes, and the fourth chooses between two such look-ups.
-static __device__ __forceinline__ uint32_t lookup16(uint32_t w, const uint32_t table[4]) {
+CBQ_FN uint32_t lookup16(uint32_t w, const uint32_t table[4]) {
     uint32_t nibbles = cu_permute(w | w >> 4, 0, 0x4420), index = nibbles & 0x7777u;
     uint32_t low = cu_permute(table[0], table[1], index), high = cu_permute(table[2], table[3], index);
     return cu_permute(low, high, 0x3210u | (nibbles & 0x8888u) >> 1);
 }
 
 // The table's floats are exact as bf16: look up their two upper bytes.
-template <class T> static __device__ __forceinline__ void table_to_float(W w, float x[4]) {
+template <class T> CBQ_FN void table_to_float(W w, float x[4]) {
     uint32_t low[4] = {0, 0, 0, 0}, high[4] = {0, 0, 0, 0};
 #pragma unroll
     for (int i = 0; i < 16; i++) {
@@ -31,7 +31,7 @@ template <class T> static __device__ __forceinline__ void table_to_float(W w, fl
 
 // The code as the last byte of 2^23: subtracting 2^23 and the offset is exact, and needs no conversion. Signed codes
 // get 128 added first.
-template <class T> static __device__ __forceinline__ void codes_to_float(W w, float x[4]) {
+template <class T> CBQ_FN void codes_to_float(W w, float x[4]) {
     if (T::is_signed) w ^= 0x80808080u;
     const float base = 8388608.0f + (T::is_signed ? 128 : T::offset);
     x[0] = cbq_as_f32(cu_permute(w, 0x4b000000u, 0x7440)) - base;
@@ -40,10 +40,10 @@ template <class T> static __device__ __forceinline__ void codes_to_float(W w, fl
     x[3] = cbq_as_f32(cu_permute(w, 0x4b000000u, 0x7443)) - base;
 }
 
-static __device__ __forceinline__ float signed_byte(uint32_t four, uint32_t i) { return (float)(int8_t)(four >> 8 * i); }
+CBQ_FN float signed_byte(uint32_t four, uint32_t i) { return (float)(int8_t)(four >> 8 * i); }
 
 // Scale and minimum of group g.
-template <class T> static __device__ __forceinline__ void group_scale(const uint8_t *b, uint32_t g, float &s, float &m) {
+template <class T> CBQ_FN void group_scale(const uint8_t *b, uint32_t g, float &s, float &m) {
     if (T::scales == CBQ_FLOATS) s = T::s(b, g);
     else if (T::scales == CBQ_GROUPS) s = T::d(b) * signed_byte(T::s4(b, g / 4), g % 4);
     else s = T::d(b);
@@ -53,7 +53,7 @@ template <class T> static __device__ __forceinline__ void group_scale(const uint
 
 // Elements 4 c .. 4 c + 3 of run r. Compiled with -fmad=false: products are exact, but the sign of a zero is not that
 // of a fused one.
-template <class T> static __device__ __forceinline__ void decode4(const uint8_t *b, uint32_t r, uint32_t c, float s, float m, float x[4]) {
+template <class T> CBQ_FN void decode4(const uint8_t *b, uint32_t r, uint32_t c, float s, float m, float x[4]) {
     W w = T::codes(b, r, 4 * c);
     if (T::has_table) table_to_float<T>(w, x);
     else codes_to_float<T>(w, x);

@@ -28,23 +28,23 @@ template <class T> struct byte_codes {
     };
     static_assert(!T::min || T::bits <= 5, "the product of a scale and a code is exact");
 
-    static __device__ __forceinline__ float widen(uint32_t w, int i) { // BASE + byte i of w
+    CBQ_FN float widen(uint32_t w, int i) { // BASE + byte i of w
         uint32_t f = base == 128 ? cu_permute(w, 0x43000000u, 0x7044u + 0x100u * i) : cu_permute(w, 0x47000000u, 0x7404u + 0x10u * i);
         return cbq_as_f32(f);
     }
     // Two weights, of bytes i and j of w; `shift` is what fused() made of s.
-    static __device__ __forceinline__ uint32_t pair(uint32_t w, int i, int j, float s, float m, float shift) {
+    CBQ_FN uint32_t pair(uint32_t w, int i, int j, float s, float m, float shift) {
         float x = widen(w, i), y = widen(w, j);
         if (fused) return cu_pack_bf16(fmaf(s, x, shift), fmaf(s, y, shift));
         x -= base + offset;
         y -= base + offset;
         return T::min ? cu_pack_bf16(fmaf(s, x, -m), fmaf(s, y, -m)) : cu_pack_bf16(s * x, s * y);
     }
-    static __device__ __forceinline__ float shift(float s) { return fused ? -s * (float)(base + offset) : 0.0f; }
+    CBQ_FN float shift(float s) { return fused ? -s * (float)(base + offset) : 0.0f; }
 };
 
 // The bytes of a table that the eight nibbles of u choose: of its lower half to low, of its upper half to high.
-template <class T> static __device__ __forceinline__ void look_up8(uint32_t u, uint32_t &low, uint32_t &high) {
+template <class T> CBQ_FN void look_up8(uint32_t u, uint32_t &low, uint32_t &high) {
     uint32_t t[4] = {0, 0, 0, 0}, index = u & 0x77777777u, which = 0x32103210u | (u & 0x88888888u) >> 1;
 #pragma unroll
     for (int i = 0; i < 16; i++) t[i / 4] |= (uint32_t)((int)(T::entry(i) * T::multiple) + CBQ_BIAS(T::bits)) << 8 * (i % 4);
@@ -53,7 +53,7 @@ template <class T> static __device__ __forceinline__ void look_up8(uint32_t u, u
 }
 
 // What lane q of four has of run r of a row: elements 4q .. 4q + 3 and 16 + 4q .. 16 + 4q + 3, in four pairs.
-template <class T> static __device__ __forceinline__ void decode8(const uint8_t *row, uint32_t r, uint32_t pairs[4]) {
+template <class T> CBQ_FN void decode8(const uint8_t *row, uint32_t r, uint32_t pairs[4]) {
     typedef byte_codes<T> codes;
     const uint8_t *b = row + r * 32 / T::elements * T::bytes;
     uint32_t q = threadIdx.x % 4, in_block = r % (T::elements / 32), group = in_block * 32 / T::group;

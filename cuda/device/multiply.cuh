@@ -12,7 +12,7 @@
 template <class T, int N> struct multiply_bf16 {
     enum { TOKENS = N, dtype = CBQ_BF16, element = 2, pad = 32 }; // bytes of padding: four rows of x are then in all banks
     typedef sums<N> state;
-    static __device__ __forceinline__ void run(const uint8_t *low, const uint8_t *high, uint32_t r, const uint8_t *x, uint32_t x_bytes, uint32_t tokens, state &s) {
+    CBQ_FN void run(const uint8_t *low, const uint8_t *high, uint32_t r, const uint8_t *x, uint32_t x_bytes, uint32_t tokens, state &s) {
         uint32_t l[4], h[4], lane = threadIdx.x % 32;
         decode8<T>(low, r, l);
         decode8<T>(high, r, h);
@@ -29,8 +29,8 @@ template <class T, int N> struct multiply_bf16 {
             }
         }
     }
-    static __device__ __forceinline__ void clear(state &s) { clear_sums(s); }
-    static __device__ __forceinline__ void finish(const state &s, sums<N> &all) { all = s; }
+    CBQ_FN void clear(state &s) { clear_sums(s); }
+    CBQ_FN void finish(const state &s, sums<N> &all) { all = s; }
 };
 
 // float32 without tensor cores, eight tokens: a lane sums over its own words, and in the end the four lanes of two rows
@@ -40,7 +40,7 @@ template <class T> struct multiply_f32 {
     struct state {
         float of[8][2]; // tokens, rows
     };
-    static __device__ __forceinline__ void run(const uint8_t *low, const uint8_t *high, uint32_t r, const uint8_t *x, uint32_t x_bytes, uint32_t tokens, state &s) {
+    CBQ_FN void run(const uint8_t *low, const uint8_t *high, uint32_t r, const uint8_t *x, uint32_t x_bytes, uint32_t tokens, state &s) {
         uint32_t pairs[2][4];
         decode8<T>(low, r, pairs[0]);
         decode8<T>(high, r, pairs[1]);
@@ -57,16 +57,17 @@ template <class T> struct multiply_f32 {
 #pragma unroll
                 for (int i = 0; i < 2; i++) {
                     const float *v = w[row] + 4 * i;
-                    s.of[token][row] = fmaf(v[3], words[i].w, fmaf(v[2], words[i].z, fmaf(v[1], words[i].y, fmaf(v[0], words[i].x, s.of[token][row]))));
+                    float sum = fmaf(v[1], words[i].y, fmaf(v[0], words[i].x, s.of[token][row]));
+                    s.of[token][row] = fmaf(v[3], words[i].w, fmaf(v[2], words[i].z, sum));
                 }
             }
         }
     }
-    static __device__ __forceinline__ void clear(state &s) {
+    CBQ_FN void clear(state &s) {
 #pragma unroll
         for (int i = 0; i < 16; i++) s.of[i / 2][i % 2] = 0;
     }
-    static __device__ __forceinline__ void finish(const state &s, sums<8> &all) {
+    CBQ_FN void finish(const state &s, sums<8> &all) {
         uint32_t q = threadIdx.x % 4;
 #pragma unroll
         for (uint32_t i = 0; i < 16; i++) {

@@ -22,7 +22,7 @@ template <class M> constexpr int ctas_of() { return M::TOKENS == 8 ? 4 : 2; }
 
 // Steps `step` to `end` of one tile.
 template <class T, class M>
-static __device__ __forceinline__ void sum_steps(uint8_t *shared, const product_args &a, const tile_of_work &t, uint32_t step, uint32_t end, typename M::state &s) {
+CBQ_FN void sum_steps(uint8_t *shared, const product_args &a, const tile_of_work &t, uint32_t step, uint32_t end, typename M::state &s) {
     typedef layout_of<T, M> L;
     typedef typename L::S S;
     uint32_t *rows = (uint32_t *)(shared + L::stages * L::stage);
@@ -39,10 +39,10 @@ static __device__ __forceinline__ void sum_steps(uint8_t *shared, const product_
             cu_barrier(); // the step has landed for all threads, and all are done with the one before, whose place is filled now
         }
         if (step + turn < end) {
-            uint32_t at = step + turn, left = a.k - at * S::elements;
+            uint32_t at = step + turn, from = at * S::elements, elements = a.k - from < S::elements ? a.k - from : S::elements;
             uint8_t *to = shared + turn % L::stages * L::stage;
             stage_w<T, S>(to, a, t, at);
-            stage_x<S::elements, M::TOKENS, M::dtype>(to + L::w_stage, L::x_bytes, a, rows, tokens, at * S::elements, left < S::elements ? left : S::elements);
+            stage_x<S::elements, M::TOKENS, M::dtype>(to + L::w_stage, L::x_bytes, a, rows, tokens, from, elements);
         }
         cu_commit();
         if (turn < ahead) continue;
@@ -64,7 +64,7 @@ static __device__ __forceinline__ void sum_steps(uint8_t *shared, const product_
     cu_barrier(); // before the next tile's copies
 }
 
-template <class T, class M> static __device__ __forceinline__ void product(const product_args &a) {
+template <class T, class M> CBQ_FN void product(const product_args &a) {
     enum { TOKENS = M::TOKENS };
     CU_DYNAMIC_SHARED(shared);
     uint64_t steps = all_steps<TOKENS>(a), at = begin_of(steps, blockIdx.x, gridDim.x), end = begin_of(steps, blockIdx.x + 1, gridDim.x);
@@ -84,7 +84,7 @@ template <class T, class M> static __device__ __forceinline__ void product(const
 }
 
 // The CTA that begins a tile and does not end it adds up its part and those of the CTAs that go on with it.
-template <int TOKENS> static __device__ __forceinline__ void sum_parts(const product_args &a) {
+template <int TOKENS> CBQ_FN void sum_parts(const product_args &a) {
     uint64_t steps = all_steps<TOKENS>(a), end = begin_of(steps, blockIdx.x + 1, gridDim.x);
     if (end % a.steps == 0) return;
     uint64_t tile = end / a.steps, tile_end = (tile + 1) * a.steps;

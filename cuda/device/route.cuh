@@ -18,7 +18,7 @@ struct route_args {
 static inline uint64_t route_bytes(uint64_t experts, uint64_t rows) { return (3 * experts + 2 + rows) * sizeof(int32_t); }
 
 // Sums of a value of each thread, over the threads of this CTA below this one and over all.
-static __device__ __forceinline__ uint32_t sum_below(uint32_t v, uint32_t *all) {
+CBQ_FN uint32_t sum_below(uint32_t v, uint32_t *all) {
     __shared__ uint32_t of_warp[THREADS / 32];
     uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32, sum = v;
 #pragma unroll
@@ -39,16 +39,16 @@ static __device__ __forceinline__ uint32_t sum_below(uint32_t v, uint32_t *all) 
 }
 
 // One CTA to an expert.
-static __device__ __forceinline__ void count_expert(const route_args &a) {
+CBQ_FN void count_expert(const route_args &a) {
     uint32_t mine = 0, all;
     for (uint64_t i = threadIdx.x; i < a.rows; i += THREADS) mine += a.ids[i] == (int32_t)blockIdx.x;
     sum_below(mine, &all);
     if (threadIdx.x == 0) a.counts[blockIdx.x] = (int32_t)all;
 }
 
-static __device__ __forceinline__ uint32_t tiles_of(const route_args &a, uint32_t expert) { return ((uint32_t)a.counts[expert] + a.tokens - 1) / a.tokens; }
+CBQ_FN uint32_t tiles_of(const route_args &a, uint32_t expert) { return ((uint32_t)a.counts[expert] + a.tokens - 1) / a.tokens; }
 
-static __device__ __forceinline__ void order_expert(const route_args &a) {
+CBQ_FN void order_expert(const route_args &a) {
     uint32_t expert = blockIdx.x, rows = 0, tiles = 0, first, first_tile;
     for (uint32_t e = threadIdx.x; e < expert; e += THREADS) {
         rows += (uint32_t)a.counts[e];
@@ -74,7 +74,7 @@ static __device__ __forceinline__ void order_expert(const route_args &a) {
 }
 
 // Rows of y that no expert is asked for: a CTA to a row.
-static __device__ __forceinline__ void clear_row(const route_args &a) {
+CBQ_FN void clear_row(const route_args &a) {
     int32_t id = a.ids[blockIdx.x];
     if (id >= 0 && (uint32_t)id < a.experts) return;
     uint8_t *y = a.y + blockIdx.x * a.y_stride * float_size(a.y_dtype);

@@ -18,13 +18,13 @@ template <class T, int ELEMENTS> struct step_of {
     static_assert(elements % T::elements == 0 && elements % 128 == 0, "whole blocks, and whole turns of four runs");
 };
 
-template <class T> static __device__ __forceinline__ const uint8_t *row_of_w(const product_args &a, const tile_of_work &t, uint32_t row) {
+template <class T> CBQ_FN const uint8_t *row_of_w(const product_args &a, const tile_of_work &t, uint32_t row) {
     uint32_t n = t.row + row < a.n ? t.row + row : a.n - 1; // past the last: its sums are never written
     return a.w + t.expert * a.expert_bytes + (uint64_t)n * (a.k / T::elements * T::bytes);
 }
 
 // A chunk is copied by the same thread in every row: it only goes from row to row.
-template <class T, class S> static __device__ __forceinline__ void stage_w(uint8_t *staged, const product_args &a, const tile_of_work &t, uint32_t step) {
+template <class T, class S> CBQ_FN void stage_w(uint8_t *staged, const product_args &a, const tile_of_work &t, uint32_t step) {
     const uint32_t threads = S::chunks <= 8 ? 8 : S::chunks <= 16 ? 16 : 32, chunk = threadIdx.x % threads; // of a row
     static_assert(S::chunks <= 32, "a row's chunks have a thread each");
     uint32_t left = (a.k - step * S::elements) / T::elements * T::bytes, bytes = left < S::bytes ? left : S::bytes;
@@ -38,17 +38,18 @@ template <class T, class S> static __device__ __forceinline__ void stage_w(uint8
     }
 }
 // Where the step's bytes of a row are in there.
-template <class T, class S> static __device__ __forceinline__ const uint8_t *staged_row(const uint8_t *staged, const product_args &a, const tile_of_work &t, uint32_t row, uint32_t step) {
+template <class T, class S>
+CBQ_FN const uint8_t *staged_row(const uint8_t *staged, const product_args &a, const tile_of_work &t, uint32_t row, uint32_t step) {
     const uint8_t *from = row_of_w<T>(a, t, row) + (uint64_t)step * S::bytes;
     return staged + row * S::row_bytes + (uint32_t)(uintptr_t)from % 16;
 }
 
-static __device__ __forceinline__ const uint8_t *row_of_x(const product_args &a, uint32_t row) { return a.x + row * a.x_stride * float_size(a.x_dtype); }
+CBQ_FN const uint8_t *row_of_x(const product_args &a, uint32_t row) { return a.x + row * a.x_stride * float_size(a.x_dtype); }
 
 // Rows of x, the first `tokens` of TOKENS, as bf16 or float32 at a distance of `row_bytes`: `elements` from element `from` on, of a
 // step of ELEMENTS. What has the type and lies at multiples of 16 is copied; all else is converted, a pair at a time.
 template <int ELEMENTS, int TOKENS, int DTYPE>
-static __device__ __forceinline__ void stage_x(uint8_t *staged, uint32_t row_bytes, const product_args &a, const uint32_t *rows, uint32_t tokens, uint32_t from,
+CBQ_FN void stage_x(uint8_t *staged, uint32_t row_bytes, const product_args &a, const uint32_t *rows, uint32_t tokens, uint32_t from,
                                                uint32_t elements) {
     const uint32_t size = DTYPE == CBQ_F32 ? 4 : 2, each = 16 / size, chunks = ELEMENTS / each;
     if (a.x_dtype == DTYPE && (uintptr_t)a.x % 16 == 0 && a.x_stride % each == 0) {

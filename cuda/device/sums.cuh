@@ -8,7 +8,7 @@ template <int TOKENS> struct sums {
     float of[TOKENS / 8][4];
 };
 
-template <int TOKENS> static __device__ __forceinline__ void write_tile(const product_args &a, const tile_of_work &t, const sums<TOKENS> &s) {
+template <int TOKENS> CBQ_FN void write_tile(const product_args &a, const tile_of_work &t, const sums<TOKENS> &s) {
     uint32_t lane = threadIdx.x % 32, row = t.row + threadIdx.x / 32 * 16 + lane / 4;
     uint32_t size = float_size(a.y_dtype);
 #pragma unroll
@@ -22,21 +22,21 @@ template <int TOKENS> static __device__ __forceinline__ void write_tile(const pr
     }
 }
 
-template <int TOKENS> static __device__ __forceinline__ void write_part(float *part, const sums<TOKENS> &s) {
+template <int TOKENS> CBQ_FN void write_part(float *part, const sums<TOKENS> &s) {
 #pragma unroll
     for (uint32_t j = 0; j < TOKENS / 8; j++)
 #pragma unroll
         for (uint32_t i = 0; i < 4; i++) part[(4 * j + i) * THREADS] = s.of[j][i];
 }
 
-template <int TOKENS> static __device__ __forceinline__ void add_part(const float *part, sums<TOKENS> &s) {
+template <int TOKENS> CBQ_FN void add_part(const float *part, sums<TOKENS> &s) {
 #pragma unroll
     for (uint32_t j = 0; j < TOKENS / 8; j++)
 #pragma unroll
         for (uint32_t i = 0; i < 4; i++) s.of[j][i] += part[(4 * j + i) * THREADS];
 }
 
-template <int TOKENS> static __device__ __forceinline__ void clear_sums(sums<TOKENS> &s) {
+template <int TOKENS> CBQ_FN void clear_sums(sums<TOKENS> &s) {
 #pragma unroll
     for (uint32_t j = 0; j < TOKENS / 8; j++)
 #pragma unroll

@@ -11,25 +11,25 @@
 // times `multiple` are integers of so many bits).
 #define LINEAR(o, n) \
     enum { offset = o, has_table = 0, is_signed = 0, multiple = 1, bits = n }; \
-    static __device__ __forceinline__ constexpr float entry(int) { return 0; }
+    CBQ_FN constexpr float entry(int) { return 0; }
 #define TABLE(values, times, n) \
     enum { offset = 0, has_table = 1, is_signed = 0, multiple = times, bits = n }; \
-    static __device__ __forceinline__ float entry(int i) { return values[i]; }
+    CBQ_FN float entry(int i) { return values[i]; }
 #define SIGNED(n) \
     enum { offset = 0, has_table = 0, is_signed = 1, multiple = 1, bits = n }; \
-    static __device__ __forceinline__ constexpr float entry(int) { return 0; }
+    CBQ_FN constexpr float entry(int) { return 0; }
 
 #define CBQ_TRAITS(f, format_tag, n, size, grp, kind, scl, mn, imatrix, doc) \
     CBQ_DOORS(f, size, scl, mn) \
     struct f##_traits { \
         enum { tag = format_tag, elements = n, bytes = size, group = grp, scales = CBQ_##scl, min = CBQ_##mn }; \
         kind \
-        static __device__ __forceinline__ W codes(const uint8_t *b, uint32_t r, uint32_t o) { return f##_codes(b, r, o); } \
-        static __device__ __forceinline__ float d(const uint8_t *b) { return f##_d(b); } \
-        static __device__ __forceinline__ float dmin(const uint8_t *b) { return f##_dmin(b); } \
-        static __device__ __forceinline__ uint32_t s4(const uint8_t *b, uint32_t k) { return f##_s4(b, k); } \
-        static __device__ __forceinline__ uint32_t m4(const uint8_t *b, uint32_t k) { return f##_m4(b, k); } \
-        static __device__ __forceinline__ float s(const uint8_t *b, uint32_t g) { return f##_s(b, g); } \
+        CBQ_FN W codes(const uint8_t *b, uint32_t r, uint32_t o) { return f##_codes(b, r, o); } \
+        CBQ_FN float d(const uint8_t *b) { return f##_d(b); } \
+        CBQ_FN float dmin(const uint8_t *b) { return f##_dmin(b); } \
+        CBQ_FN uint32_t s4(const uint8_t *b, uint32_t k) { return f##_s4(b, k); } \
+        CBQ_FN uint32_t m4(const uint8_t *b, uint32_t k) { return f##_m4(b, k); } \
+        CBQ_FN float s(const uint8_t *b, uint32_t g) { return f##_s(b, g); } \
     };
 
 CBQ_FORMATS(CBQ_TRAITS, CBQ_NOTHING)

@@ -4,6 +4,8 @@
 // from its first to its last step writes it; else its sums are a part, and a second kernel adds the parts of each tile
 // in the order of k. No atomics: the same cut gives the same bits.
 #pragma once
+#include "base.h"
+
 #include <instructions.cuh>
 
 enum { ROWS = 64, THREADS = 128 };
@@ -26,13 +28,13 @@ struct tile_of_work {
 
 static __host__ __device__ __forceinline__ uint32_t row_tiles(const product_args &a) { return (a.n + ROWS - 1) / ROWS; }
 
-template <int TOKENS> static __device__ __forceinline__ uint64_t all_steps(const product_args &a) {
+template <int TOKENS> CBQ_FN uint64_t all_steps(const product_args &a) {
     uint32_t token_tiles = a.order ? (uint32_t)a.tiles[a.experts] : (a.m + TOKENS - 1) / TOKENS;
     return (uint64_t)token_tiles * row_tiles(a) * a.steps;
 }
-static __device__ __forceinline__ uint64_t begin_of(uint64_t steps, uint32_t cta, uint32_t ctas) { return steps * cta / ctas; }
+CBQ_FN uint64_t begin_of(uint64_t steps, uint32_t cta, uint32_t ctas) { return steps * cta / ctas; }
 
-template <int TOKENS> static __device__ __forceinline__ tile_of_work find_tile(const product_args &a, uint64_t tile) {
+template <int TOKENS> CBQ_FN tile_of_work find_tile(const product_args &a, uint64_t tile) {
     uint32_t of_tokens = (uint32_t)(tile / row_tiles(a));
     tile_of_work t = {0, (uint32_t)(tile % row_tiles(a)) * ROWS, of_tokens * TOKENS, 0};
     uint32_t end = a.m;
@@ -52,10 +54,10 @@ template <int TOKENS> static __device__ __forceinline__ tile_of_work find_tile(c
 }
 
 // The row of y that a token of a tile is; its row of x is that divided by `picks`.
-static __device__ __forceinline__ uint32_t row_of(const product_args &a, uint32_t token) { return a.order ? (uint32_t)a.order[token] : token; }
+CBQ_FN uint32_t row_of(const product_args &a, uint32_t token) { return a.order ? (uint32_t)a.order[token] : token; }
 
 // Where a CTA leaves the sums of a tile that is not all its own: one that it begins and does not end, or goes on with.
 // Each thread's sums are apart by THREADS, so that a warp's stores are together.
-template <int TOKENS> static __device__ __forceinline__ float *part_of(const product_args &a, uint32_t cta, bool begins) {
+template <int TOKENS> CBQ_FN float *part_of(const product_args &a, uint32_t cta, bool begins) {
     return a.parts + (uint64_t)(2 * cta + begins) * ROWS * TOKENS + threadIdx.x;
 }

@@ -16,7 +16,7 @@ struct dequant_args {
     uint64_t n_blocks;
 };
 
-template <class T, int DTYPE> static __device__ __forceinline__ void dequant_tile(dequant_args args) {
+template <class T, int DTYPE> CBQ_FN void dequant_tile(dequant_args args) {
     const uint32_t blocks = TILE / T::elements, eights = T::elements / 8; // a tile's bytes are a multiple of 16: see the check below
     __shared__ __align__(16) uint8_t staged[blocks * T::bytes];
     uint64_t first = (uint64_t)blockIdx.x * blocks;
