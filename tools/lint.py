@@ -17,7 +17,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 
 C_FOLDERS = ("csrc", "cuda", "tests")
-C_SUFFIXES = (".c", ".h", ".cu", ".cuh")
+C_SUFFIXES = (".c", ".h", ".cpp", ".cu", ".cuh")
 PYTHON_FOLDERS = ("cbquant", "csrc", "tests", "tools", "examples", "benchmarks")
 MAX_COLUMNS, MAX_LINES = 150, 400
 

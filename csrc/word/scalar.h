@@ -99,7 +99,7 @@ CBQ_FN F i_to_f(I a) { return (F){(float)a[0], (float)a[1], (float)a[2], (float)
 
 /* ---- words of rows, side by side: four ---- */
 CBQ_FN I p_join(const W codes[4]) { return (I){(int32_t)codes[0], (int32_t)codes[1], (int32_t)codes[2], (int32_t)codes[3]}; }
-CBQ_FN I p_same(const void *p) { return i_set1((int32_t)cbq_u32(p, 1)); }
+CBQ_FN I p_same(const void *p) { return i_set1((int32_t)cbq_u32((const uint8_t *)p, 1)); }
 CBQ_FN F f_of_rows(const float *p, int64_t stride) { return (F){p[0], p[stride], p[2 * stride], p[3 * stride]}; }
 CBQ_FN F f_per_row(const float x[4]) { return f_ld_f32((const uint8_t *)x); }
 CBQ_FN void f_sum_rows(F v, float y[4]) { f_st_f32(y, v); }

@@ -1,0 +1,63 @@
+// What the instructions compute.
+#include "instructions.cuh"
+
+#include <string.h>
+
+namespace shim {
+
+void shuffle_xor(void *const lanes[32]) {
+    for (int i = 0; i < 32; i++) {
+        Shuffle &mine = *(Shuffle *)lanes[i];
+        mine.result = ((const Shuffle *)lanes[(i ^ mine.mask) & 31])->value;
+    }
+}
+
+void ballot(void *const lanes[32]) {
+    uint32_t votes = 0;
+    for (int i = 0; i < 32; i++) votes |= (uint32_t)(((const Ballot *)lanes[i])->yes != 0) << i;
+    for (int i = 0; i < 32; i++) ((Ballot *)lanes[i])->result = votes;
+}
+
+uint32_t pack_bf16(float low, float high) {
+    float in[2] = {low, high};
+    uint32_t pair = 0;
+    for (int i = 0; i < 2; i++) {
+        uint32_t bits;
+        memcpy(&bits, &in[i], 4);
+        uint32_t half = (bits & 0x7fffffffu) > 0x7f800000u ? 0x7fffu : (bits + 0x7fffu + (bits >> 16 & 1)) >> 16;
+        pair |= half << 16 * i;
+    }
+    return pair;
+}
+
+static void unpack_bf16(uint32_t pair, double out[2]) {
+    for (int i = 0; i < 2; i++) {
+        uint32_t bits = i ? pair & 0xffff0000u : pair << 16;
+        float f;
+        memcpy(&f, &bits, 4);
+        out[i] = f;
+    }
+}
+
+// The hardware's order of sums is its own; here they are made in double, where products are exact, and rounded once.
+void mma_bf16(void *const lanes[32]) {
+    double a[16][16], b[8][16]; // b by columns
+    for (int lane = 0; lane < 32; lane++) {
+        const Mma &m = *(const Mma *)lanes[lane];
+        int g = lane / 4, q = lane % 4;
+        for (int i = 0; i < 4; i++) unpack_bf16(m.a[i], &a[g + i % 2 * 8][2 * q + i / 2 * 8]);
+        for (int i = 0; i < 2; i++) unpack_bf16(m.b[i], &b[g][2 * q + i * 8]);
+    }
+    for (int lane = 0; lane < 32; lane++) {
+        const Mma &m = *(const Mma *)lanes[lane];
+        int g = lane / 4, q = lane % 4;
+        for (int i = 0; i < 4; i++) {
+            const double *row = a[g + i / 2 * 8], *column = b[2 * q + i % 2];
+            double sum = m.c[i];
+            for (int k = 0; k < 16; k++) sum += row[k] * column[k];
+            m.c[i] = (float)sum;
+        }
+    }
+}
+
+} // namespace shim

@@ -1,0 +1,26 @@
+/* What tests ask of the shim, besides CUDA's own functions. */
+#pragma once
+#include "cuda_runtime_api.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* The schedules of the launches from here on. */
+void shim_seed(unsigned seed);
+/* What went wrong in the last launch (or call that found a damaged fence) that failed; "" where none did since shim_clear_error. */
+const char *shim_error(void);
+void shim_clear_error(void);
+/* The call of `function` after next `calls_before` fails with `error`. Kernels: "cu_launch". */
+void shim_inject(const char *function, int calls_before, int error);
+/* At most so many turns of a warp in a launch; 0: no limit. */
+void shim_limit(uint64_t turns);
+/* A stream that captures (1), or no longer (0). */
+void shim_capture(cudaStream_t stream, int on);
+/* Live allocations and their bytes; the number of launches since the library was loaded. */
+size_t shim_live(size_t *bytes);
+uint64_t shim_launches(void);
+
+#ifdef __cplusplus
+}
+#endif
