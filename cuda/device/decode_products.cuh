@@ -11,6 +11,8 @@
 #pragma once
 #include "decode.cuh"
 
+#include <math.h>
+
 constexpr int significant_bits(int v) {
     int bits = 0;
     while (v % 2 == 0) v /= 2;
