@@ -12,10 +12,11 @@ void shuffle_xor(void *const lanes[32]) {
     }
 }
 
-void ballot(void *const lanes[32]) {
-    uint32_t votes = 0;
-    for (int i = 0; i < 32; i++) votes |= (uint32_t)(((const Ballot *)lanes[i])->yes != 0) << i;
-    for (int i = 0; i < 32; i++) ((Ballot *)lanes[i])->result = votes;
+void shuffle_up(void *const lanes[32]) {
+    for (uint32_t i = 0; i < 32; i++) {
+        ShuffleUp &mine = *(ShuffleUp *)lanes[i];
+        mine.result = ((const ShuffleUp *)lanes[i < mine.below ? i : i - mine.below])->value;
+    }
 }
 
 uint32_t pack_bf16(float low, float high) {

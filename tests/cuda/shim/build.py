@@ -69,7 +69,8 @@ def build(
     library = CACHE / f"{Path(sources[0]).stem}-{digest}{suffix}"
     if not library.exists():
         # Bsymbolic: CUDA's own runtime may be in the process too, with functions of the same names.
-        _run_to(library, ["g++", "-shared", "-pthread", "-Wl,-Bsymbolic", "-Wl,-z,defs", *map(str, objects), "-ldl"])
+        flags = ["-shared", "-pthread", "-Wl,-Bsymbolic", *(["-Wl,-z,defs"] if suffix == ".so" else [])]
+        _run_to(library, ["g++", *flags, *map(str, objects), "-ldl"])
     return library
 
 
@@ -83,7 +84,8 @@ def _compile(source: Path, includes: Sequence[Path], flags: Sequence[str]) -> Pa
     if kept is None or not kept.exists():
         _run_to(listed, [*command, "-M", _short(source)])
         kept = _object_of(listed)
-        assert kept is not None
+        if kept is None:
+            raise RuntimeError(f"{source}: a header vanished while it was compiled")
         _run_to(kept, [*command, "-c", _short(source)])
     return kept
 

@@ -3,6 +3,9 @@
 #pragma once
 #include "cuda_runtime_api.h"
 
+#include <math.h>
+#include <string.h>
+
 #define __global__
 #define __device__
 #define __host__

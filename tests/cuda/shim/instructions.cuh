@@ -20,16 +20,15 @@ struct Shuffle {
     int mask;
     float result;
 };
-struct Ballot {
-    int yes;
-    uint32_t result;
+struct ShuffleUp {
+    uint32_t value, below, result;
 };
 struct Mma {
     float *c;
     const uint32_t *a, *b;
 };
 void shuffle_xor(void *const lanes[32]);
-void ballot(void *const lanes[32]);
+void shuffle_up(void *const lanes[32]);
 void mma_bf16(void *const lanes[32]);
 uint32_t pack_bf16(float low, float high);
 
@@ -49,12 +48,11 @@ static __forceinline__ float cu_shuffle_xor(float v, int mask, SHIM_WHERE) {
     shim::meet("cu_shuffle_xor", file, line, &mine, shim::shuffle_xor);
     return mine.result;
 }
-static __forceinline__ uint32_t cu_ballot(int yes, SHIM_WHERE) {
-    shim::Ballot mine = {yes, 0};
-    shim::meet("cu_ballot", file, line, &mine, shim::ballot);
+static __forceinline__ uint32_t cu_shuffle_up(uint32_t v, uint32_t below, SHIM_WHERE) {
+    shim::ShuffleUp mine = {v, below, 0};
+    shim::meet("cu_shuffle_up", file, line, &mine, shim::shuffle_up);
     return mine.result;
 }
-static __forceinline__ uint32_t cu_count_bits(uint32_t v) { return (uint32_t)__builtin_popcount(v); }
 
 static __forceinline__ uint32_t cu_permute(uint32_t a, uint32_t b, uint32_t selector) {
     uint64_t bytes = (uint64_t)b << 32 | a;

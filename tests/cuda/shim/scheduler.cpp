@@ -136,7 +136,7 @@ static void run_blocks() {
     std::vector<uint32_t> waiting((size_t)grid.x * grid.y * grid.z);
     for (size_t i = 0; i < waiting.size(); i++) waiting[i] = (uint32_t)i;
     shuffle(waiting.data(), waiting.size());
-    unsigned resident = 1 + random32() % SLOTS, slot = 0;
+    unsigned resident = 1 + random32() % SLOTS, slot = 0, turns_of_block = 2u << random32() % 5;
     for (Block &b : slots) b.active = false;
     for (;;) {
         for (unsigned i = 0; i < resident && !waiting.empty(); i++) {
@@ -147,7 +147,7 @@ static void run_blocks() {
         unsigned active = 0;
         for (unsigned i = 0; i < resident; i++) active += slots[i].active;
         if (active == 0) return;
-        if (!slots[slot].active || one_in(32)) {
+        if (!slots[slot].active || one_in(turns_of_block)) {
             do slot = random32() % resident;
             while (!slots[slot].active);
         }
