@@ -50,7 +50,7 @@ def make_weights(fmt: str, n: int, k: int, seed: int = 0) -> Weights:
     blocks = random_blocks(fmt, n * k // f.elements, seed).reshape(n, -1).copy()
     with np.errstate(all="ignore"):
         largest = np.abs(reference.dequant(blocks, fmt).reshape(n, k)).max(1)
-    bad = ~(largest < 1e6) | (largest < 1e-6)
+    bad = ~(largest < 100) | (largest < 0.001)
     if bad.any():
         x = rng.standard_normal((int(bad.sum()), k)).astype(np.float32)
         imatrix = np.ones(k, np.float32) if f.needs_imatrix else None

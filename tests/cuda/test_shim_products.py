@@ -122,3 +122,108 @@ def test_every_format(shim: Shim, fmt: str, precision: str, m: int, kernel: str)
         y, name = multiply(shim, x, dtype, [w], precision)
         assert name == f"matmul_{fmt}_{kernel}"
         assert_close(y, "float32", exact(x, dtype, w.values, precision), k)
+
+
+# m, n, k in blocks: tiles are 64 rows of W by 8 or 64 of x; one of everything, one less and one more than a tile.
+SHAPES = [(1, 1, 1), (2, 63, 2), (7, 65, 3), (8, 64, 9), (9, 1, 1), (63, 66, 2), (64, 128, 1), (65, 3, 4), (130, 300, 1)]
+
+
+@pytest.mark.parametrize("fmt", ["q4_0", "q6_k", "nvfp4", "q1_0"])
+@pytest.mark.parametrize("precision", PRECISIONS)
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_odd_shapes(shim: Shim, fmt: str, precision: str, shape: tuple[int, int, int]) -> None:
+    m, n, blocks = shape
+    k = blocks * cbquant._formats.get(fmt).elements
+    w, x = make_weights(fmt, n, k), make_x(m, k, "bfloat16")
+    for seed in range(2):
+        shim.seed(seed)
+        y, _ = multiply(shim, x, "bfloat16", [w], precision, processors=1 + seed)
+        assert_close(y, "float32", exact(x, "bfloat16", w.values, precision), k)
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
+@pytest.mark.parametrize("y_dtype", CODES)
+@pytest.mark.parametrize("x_dtype", CODES)
+@pytest.mark.parametrize(("extra_stride", "shift"), [(0, 0), (8, 8), (5, 3)])
+def test_types_strides_and_addresses(
+    shim: Shim, x_dtype: str, y_dtype: str, precision: str, extra_stride: int, shift: int
+) -> None:
+    w, x = make_weights("q4_0", 67, 160), make_x(11, 160, x_dtype)
+    options = {"y_dtype": y_dtype, "extra_stride": extra_stride, "shift": shift}
+    y, _ = multiply(shim, x, x_dtype, [w], precision, **options)  # type: ignore[arg-type]
+    assert_close(y, y_dtype, exact(x, x_dtype, w.values, precision), 160)
+
+
+def test_bits_do_not_depend_on_the_schedule(shim: Shim) -> None:
+    w, x = make_weights("q4_k", 200, 768), make_x(20, 768, "bfloat16")
+    results = []
+    for seed in range(20):
+        shim.seed(seed)
+        results.append(multiply(shim, x, "bfloat16", [w], "bf16", processors=5)[0].tobytes())
+    assert len(set(results)) == 1
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
+@pytest.mark.parametrize("processors", [1, 4, 7])
+@pytest.mark.parametrize(
+    ("experts", "tokens", "picks"), [(1, 1, 1), (3, 5, 2), (4, 40, 3), (9, 6, 1), (2, 150, 2)], ids=str
+)
+def test_experts(shim: Shim, experts: int, tokens: int, picks: int, processors: int, precision: str) -> None:
+    n, k, rng = 70, 256, np.random.default_rng(experts)
+    weights = [make_weights("iq4_xs", n, k, seed=e) for e in range(experts)]
+    x = make_x(tokens, k, "bfloat16")
+    ids = rng.integers(-1, experts, (tokens, picks)).astype(np.int32)
+    ids[0, 0] = experts - 1
+    ids[-1, -1] = experts + 5 if tokens > 1 else experts - 1  # no such expert
+    shim.seed(processors)
+    y, name = multiply(shim, x, "bfloat16", weights, precision, ids=ids, processors=processors, extra_stride=2)
+    assert name.startswith("matmul_iq4_xs_")
+    for row, e in enumerate(ids.ravel()):
+        token = x[row // picks : row // picks + 1]
+        if 0 <= e < experts:
+            expected = exact(token, "bfloat16", weights[e].values, precision)
+            assert_close(y[row : row + 1], "float32", expected, k)
+        else:
+            assert not y[row].any()
+
+
+def test_one_expert_has_all_and_the_others_none(shim: Shim) -> None:
+    weights = [make_weights("q8_0", 65, 64, seed=e) for e in range(5)]
+    x, ids = make_x(30, 64, "float32"), np.full((30, 2), 3, np.int32)
+    y, _ = multiply(shim, x, "float32", weights, "f32", ids=ids)
+    assert_close(y[::2], "float32", exact(x, "float32", weights[3].values, "f32"), 64)
+    assert y[::2].tobytes() == y[1::2].tobytes()
+
+
+def test_no_expert_at_all(shim: Shim) -> None:
+    weights = [make_weights("q8_0", 65, 64, seed=e) for e in range(2)]
+    y, _ = multiply(shim, make_x(4, 64, "float32"), "float32", weights, "bf16", ids=np.full((4, 2), -1, np.int32))
+    assert not y.any()
+
+
+class WeightedSum(ctypes.Structure):
+    """cbq_cuda_weighted_sum of cuda/host/kernels.h."""
+
+    _fields_ = (
+        *((name, ctypes.c_void_p) for name in ("z", "weights", "ids", "y")),
+        ("y_dtype", ctypes.c_int),
+        *((name, ctypes.c_uint64) for name in ("tokens", "picks", "n", "y_stride")),
+    )
+
+
+@pytest.mark.parametrize("y_dtype", CODES)
+def test_weighted_sum(shim: Shim, y_dtype: str) -> None:
+    tokens, picks, n, rng = 3, 4, 200, np.random.default_rng(0)
+    z = rng.standard_normal((tokens, picks, n)).astype(np.float32)
+    factors = rng.random((tokens, picks)).astype(np.float32)
+    ids = np.array([[0, 1, 2, 3], [0, -1, 2, -1], [-1, -1, -1, -1]], np.int32)
+    z[ids < 0] = np.nan  # not looked at
+    arrays = [shim.upload(a) for a in (z, factors, ids)]
+    y = shim.empty((tokens, n + 3), np.uint16 if y_dtype == "bfloat16" else y_dtype)
+    s = WeightedSum(*(a.ctypes.data for a in (*arrays, y)), CODES[y_dtype], tokens, picks, n, n + 3)
+    name = ctypes.c_char_p()
+    shim.call("cbq_cuda_moe_sum", ctypes.byref(s), None, ctypes.byref(name))
+    assert name.value == b"moe_sum"
+    terms = np.where(ids[..., None] < 0, 0, factors[..., None].astype(np.float64) * np.nan_to_num(z))
+    assert_close(y[:, :n], y_dtype, (terms.sum(1), np.abs(terms).sum(1)), picks)
+    assert (y[:, n:].view(np.uint8) == 0xFF).all()
