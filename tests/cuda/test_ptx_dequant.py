@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import runpy
 import struct
 from collections import Counter
 
@@ -13,26 +12,21 @@ import cbquant
 from cbquant import reference
 from cbquant.testing import assert_bits_equal
 from tests import ptx
+from tests.cuda.products import MARGIN
+from tests.cuda.ptx_modules import ARCHITECTURES, load_kernels
 from tests.paths import BLOCK_FORMATS, ROOT, as_float, random_blocks
-from tests.ptx.nvcc import compile_ptx, find_nvcc
+from tests.ptx.nvcc import find_nvcc
 
 FORMATS = [f.name for f in cbquant.formats()]
 SUFFIX = {"float32": "f32", "float16": "f16", "bfloat16": "bf16"}
 THREADS, TILE = 128, 4096  # of cuda/kernels/dequant.cu
-MARGIN = 16  # of cuda/host/kernels.h
 
 pytestmark = pytest.mark.skipif(find_nvcc() is None, reason="nvcc not found: the device code is not compiled")
 
 
-@pytest.fixture(scope="module", params=["sm_80", "sm_90a"])
+@pytest.fixture(scope="module", params=ARCHITECTURES)
 def module(request: pytest.FixtureRequest) -> ptx.Loaded:
-    cache = ROOT / "build" / "ptx"
-    runpy.run_path(str(ROOT / "csrc" / "format_list.py"))["write_format_list"](cache)
-    flags = ["-std=c++17", "-O3", "-fmad=false", "-Werror=all-warnings"]
-    includes = [ROOT / "cuda" / "device", ROOT / "csrc", cache]
-    source = ROOT / "cuda" / "kernels" / "dequant.cu"
-    text = compile_ptx(source, request.param, includes, extra=flags, cache_dir=cache)
-    return ptx.load(text)
+    return load_kernels("dequant", request.param)
 
 
 def decode(module: ptx.Loaded, fmt: str, dtype: str, blocks: np.ndarray, stats: Counter | None = None) -> np.ndarray:
