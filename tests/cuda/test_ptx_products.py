@@ -77,8 +77,8 @@ def test_warps_that_drift_apart(module: ptx.Loaded, kernel: str, seed: int) -> N
     assert_close(y, "float32", exact(x, "bfloat16", w.values, kernel.split("_")[0]), 1056)
 
 
-# Executed PTX instructions of a lane for each weight, without a tile's beginning and end, for up to 8 rows of x. nvcc 13.0
-# makes 7 to 17, of which ptxas leaves about two thirds.
+# Executed PTX instructions of a lane for each weight, without a tile's beginning and end, for up to 8 rows of x. nvcc
+# 13.0 makes 7 to 17, of which ptxas leaves about two thirds.
 INSTRUCTIONS_PER_WEIGHT = 19
 
 

@@ -111,7 +111,9 @@ def multiply(
 
 
 @pytest.mark.parametrize("fmt", FORMATS)
-@pytest.mark.parametrize(("precision", "m", "kernel"), [("bf16", 5, "bf16_8"), ("bf16", 17, "bf16_64"), ("f32", 3, "f32_8")])
+@pytest.mark.parametrize(
+    ("precision", "m", "kernel"), [("bf16", 5, "bf16_8"), ("bf16", 17, "bf16_64"), ("f32", 3, "f32_8")]
+)
 def test_every_format(shim: Shim, fmt: str, precision: str, m: int, kernel: str) -> None:
     f = cbquant._formats.get(fmt)
     k = 3 * f.elements if f.elements > 128 else 11 * f.elements
@@ -125,7 +127,17 @@ def test_every_format(shim: Shim, fmt: str, precision: str, m: int, kernel: str)
 
 
 # m, n, k in blocks: tiles are 64 rows of W by 8 or 64 of x; one of everything, one less and one more than a tile.
-SHAPES = [(1, 1, 1), (2, 63, 2), (7, 65, 3), (8, 64, 9), (9, 1, 1), (63, 66, 2), (64, 128, 1), (65, 3, 4), (130, 300, 1)]
+SHAPES = [
+    (1, 1, 1),
+    (2, 63, 2),
+    (7, 65, 3),
+    (8, 64, 9),
+    (9, 1, 1),
+    (63, 66, 2),
+    (64, 128, 1),
+    (65, 3, 4),
+    (130, 300, 1),
+]
 
 
 @pytest.mark.parametrize("fmt", ["q4_0", "q6_k", "nvfp4", "q1_0"])
