@@ -184,5 +184,7 @@ extern "C" __global__ void shim_indices(uint32_t *out) {
 extern "C" cudaError_t run_indices(uint32_t *out, unsigned x, unsigned y, unsigned z, unsigned threads) {
     return cu_launch(shim_indices, dim3(x, y, z), threads, 0, NULL, out);
 }
-extern "C" cudaError_t run_with_shared(size_t bytes, cudaStream_t stream) { return cu_launch(shim_indices, dim3(0), 32, bytes, stream, (uint32_t *)NULL); }
+extern "C" cudaError_t run_with_shared(size_t bytes, cudaStream_t stream) {
+    return cu_launch(shim_indices, dim3(0), 32, bytes, stream, (uint32_t *)NULL);
+}
 extern "C" const void *kernel_of_indices(void) { return (const void *)shim_indices; }
