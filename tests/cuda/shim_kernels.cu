@@ -142,6 +142,30 @@ extern "C" cudaError_t run_addresses(const float *x, float *y, int n, int bug) {
     return cu_launch(shim_addresses, dim3((unsigned)(n + 31) / 32), 32, 120, NULL, args); // 30 floats, and 8 bytes beside them
 }
 
+// ---- who comes when, and what shared memory holds before anybody writes ----
+
+struct order_args {
+    uint32_t *next;   // how many came
+    uint32_t *who;    // [2 * threads]: of all blocks; each comes twice, before and after a barrier
+    uint32_t *shared; // [threads, 2]: what it found in static and in dynamic shared memory
+};
+extern "C" __global__ void shim_order(order_args args) {
+    CU_DYNAMIC_SHARED(raw);
+    __shared__ uint32_t fixed[THREADS];
+    uint32_t t = threadIdx.x, me = blockIdx.x * THREADS + t;
+    uint32_t *dynamic = (uint32_t *)raw;
+    args.who[(*args.next)++] = me;
+    args.shared[2 * me] = fixed[t];
+    args.shared[2 * me + 1] = dynamic[t];
+    fixed[t] = dynamic[t] = me;
+    cu_barrier();
+    args.who[(*args.next)++] = me;
+}
+extern "C" cudaError_t run_order(uint32_t *next, uint32_t *who, uint32_t *shared, int blocks) {
+    order_args args = {next, who, shared};
+    return cu_launch(shim_order, dim3((unsigned)blocks), THREADS, THREADS * sizeof(uint32_t), NULL, args);
+}
+
 // ---- instructions, one warp ----
 
 struct instruction_args {

@@ -38,6 +38,47 @@ def bugs(name: str) -> dict[str, int]:
     return {text: i for i, text in enumerate(filter(None, names), 1)}
 
 
+# ---- schedules ----
+
+
+def schedule(shim: Shim, seed: int, blocks: int = 6) -> np.ndarray:
+    """The threads [2 * threads of all blocks] as they came; each comes before and after a barrier."""
+    shim.seed(seed)
+    next_, who = shim.upload(np.zeros(1, np.uint32)), shim.empty(2 * blocks * THREADS, np.uint32)
+    shared = shim.empty((blocks * THREADS, 2), np.uint32)
+    shared[...] = 0
+    shim.call("run_order", next_, who, shared, blocks)
+    assert (shared == 0xFFFFFFFF).all()  # shared memory is poisoned before each block
+    np.testing.assert_array_equal(np.sort(who), np.repeat(np.arange(blocks * THREADS), 2))
+    return who.copy()
+
+
+def test_seed_determines_the_schedule(shim: Shim) -> None:
+    schedules = [schedule(shim, seed) for seed in SEEDS]
+    assert len({s.tobytes() for s in schedules}) == len(SEEDS)
+    for seed in SEEDS:
+        np.testing.assert_array_equal(schedule(shim, seed), schedules[seed])
+
+
+def test_schedules_have_any_order(shim: Shim) -> None:
+    """Of blocks, of warps, of lanes; and blocks that overlap."""
+    schedules = np.stack([schedule(shim, seed) for seed in SEEDS])
+    blocks, warps, lanes = schedules // THREADS, schedules // 32 % 4, schedules % 32
+    for first in (blocks[:, 0], warps[:, 0]):
+        assert len(set(first.tolist())) >= 3
+    assert len(set(lanes[:, 0].tolist())) >= 8
+    overlaps = [len(np.flatnonzero(np.diff(order))) >= 6 for order in blocks]
+    assert len(SEEDS) / 3 <= sum(overlaps) < len(SEEDS)
+
+
+def test_barrier_parts_what_comes_before_and_after(shim: Shim) -> None:
+    for seed in SEEDS:
+        who = schedule(shim, seed)
+        for block in range(6):
+            mine = who[who // THREADS == block]
+            assert len(set(mine[:THREADS].tolist())) == THREADS
+
+
 # ---- staging with asynchronous copies ----
 
 
