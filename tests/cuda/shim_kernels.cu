@@ -191,7 +191,9 @@ struct mma_args {
     const uint32_t *a, *b; // [32, 4], [32, 2]
     float *c;              // [32, 4]
 };
-extern "C" __global__ void shim_mma(mma_args args) { cu_mma_bf16(args.c + 4 * threadIdx.x, args.a + 4 * threadIdx.x, args.b + 2 * threadIdx.x); }
+extern "C" __global__ void shim_mma(mma_args args) {
+    cu_mma_bf16(args.c + 4 * threadIdx.x, args.a + 4 * threadIdx.x, args.b + 2 * threadIdx.x);
+}
 extern "C" cudaError_t run_mma(const uint32_t *a, const uint32_t *b, float *c) {
     mma_args args = {a, b, c};
     return cu_launch(shim_mma, dim3(1), 32, 0, NULL, args);
