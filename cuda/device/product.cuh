@@ -28,7 +28,7 @@ CBQ_FN void sum_steps(uint8_t *shared, const product_args &a, const tile_of_work
     uint32_t *rows = (uint32_t *)(shared + L::stages * L::stage);
     uint32_t tokens = (t.tokens + 7) / 8 * 8;
     for (uint32_t i = threadIdx.x; i < tokens; i += THREADS) rows[i] = row_of(a, t.token + (i < t.tokens ? i : t.tokens - 1)) / a.picks;
-    cu_barrier();
+    cu_barrier(); // the rows are there, and all are done with the tile before
 
     // A step is computed `ahead` turns after its copies began. One group of copies a turn, an empty one past the end: so the
     // wait is always for the same number.
@@ -60,8 +60,6 @@ CBQ_FN void sum_steps(uint8_t *shared, const product_args &a, const tile_of_work
             for (uint32_t r = 4 * quads; r < runs; r++) M::run(low, high, r, staged + L::w_stage, L::x_bytes, t.tokens, s);
         }
     }
-    cu_wait<0>();
-    cu_barrier(); // before the next tile's copies
 }
 
 template <class T, class M> CBQ_FN void product(const product_args &a) {
