@@ -176,7 +176,7 @@ extern "C" __global__ void __launch_bounds__(OPERATOR_THREADS) cbq_attention_mer
     for (int i = 0; i < s.pieces; i++) largest = f_max(parts[i * part_size], largest);
     float total = sink == -INFINITY ? 0 : f_exp(sink - largest);
     for (int i = 0; i < s.pieces; i++)
-        if (parts[i * part_size] != -INFINITY || parts[i * part_size + 1] != 0) total = fmaf(parts[i * part_size + 1], f_exp(parts[i * part_size] - largest), total);
+        if (parts[i * part_size + 1] != 0) total = fmaf(parts[i * part_size + 1], f_exp(parts[i * part_size] - largest), total);
     for (int64_t d = threadIdx.x; d < s.v.shape[3]; d += OPERATOR_THREADS) {
         float sum = 0;
         for (int i = 0; i < s.pieces; i++) {
@@ -213,10 +213,11 @@ static cudaError_t run_attention(const attention_args &s, cudaStream_t stream) {
     int64_t columns = s.v.shape[3], heads = s.q.shape[0] * s.q.shape[1];
     if (heads == 0 || columns == 0) return cudaSuccess;
     if (columns > MOST_COLUMNS) return cudaErrorInvalidValue;
-    void (*kernel)(attention_args) = columns <= 128 ? cbq_attend_128 : columns <= 256 ? cbq_attend_256 : columns <= 512 ? cbq_attend_512 : cbq_attend_1024;
+    void (*narrow)(attention_args) = columns <= 128 ? cbq_attend_128 : cbq_attend_256;
+    void (*wide)(attention_args) = columns <= 512 ? cbq_attend_512 : cbq_attend_1024;
     size_t shared = (size_t)(HEADS * (s.q.shape[2] + (s.q2.data ? s.q2.shape[2] : 0))) * sizeof(float);
     int64_t ctas = s.q.shape[0] * s.k.shape[1] * s.chunks * s.pieces;
-    cudaError_t error = cu_launch(kernel, ctas_for(ctas, 1), OPERATOR_THREADS, shared, stream, s);
+    cudaError_t error = cu_launch(columns <= 256 ? narrow : wide, ctas_for(ctas, 1), OPERATOR_THREADS, shared, stream, s);
     return error != cudaSuccess ? error : cu_launch(cbq_attention_merge, ctas_for(heads, 1), OPERATOR_THREADS, 0, stream, s);
 }
 // q [B, H, D], k [B, Hkv, n, D], v [B, Hkv, n, Dv], q2 [B, H, R], k2 [B, Hkv, n, R] (or neither), sink [H], lengths [B], list [B, n_sel]

@@ -134,7 +134,7 @@ static cudaError_t indexer_topk(const cbq_cuda_operands *o, cudaStream_t stream)
     s.k = (uint32_t)o->arrays[1].shape[1];
     s.indices = (int32_t *)o->arrays[1].data;
     if (s.k == 0 || s.score.shape[0] == 0) return cudaSuccess;
-    return s.k <= MOST_BY_CHUNKS ? top_by_chunks(s, (uint64_t *)o->workspace, stream) : top_by_sorting(s, (uint64_t *)o->workspace, stream);
+    return (s.k <= MOST_BY_CHUNKS ? top_by_chunks : top_by_sorting)(s, (uint64_t *)o->workspace, stream);
 }
 
 // ---- experts ----
@@ -170,7 +170,8 @@ extern "C" __global__ void __launch_bounds__(OPERATOR_THREADS) cbq_route(route_c
     CU_DYNAMIC_SHARED(shared);
     uint64_t *keys = (uint64_t *)shared, last = ~(uint64_t)0;
     int64_t t = blockIdx.x, experts = s.logits.shape[1];
-    for (int64_t e = threadIdx.x; e < experts; e += OPERATOR_THREADS) keys[e] = choice_key(unbiased_score(s, t, e) + get(s.bias, place(s.bias, e)), e);
+    for (int64_t e = threadIdx.x; e < experts; e += OPERATOR_THREADS)
+        keys[e] = choice_key(unbiased_score(s, t, e) + get(s.bias, place(s.bias, e)), e);
     float total = 0;
     for (int j = 0; j < s.k; j++) {
         uint64_t best = 0;

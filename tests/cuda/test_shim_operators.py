@@ -1,4 +1,5 @@
-"""The operators of DeepSeek-V4 on the device, compiled by g++ and run with threads on the CPU, against float64."""
+"""The operators of DeepSeek-V4 on the device, compiled by g++ and run with threads on the CPU, and as nvcc compiles
+them, in the interpreter, against float64."""
 
 from __future__ import annotations
 
@@ -12,22 +13,35 @@ from numpy.typing import NDArray
 from cbquant.reference import deepseek as reference
 from tests.attention_inputs import ATTENTION
 from tests.cuda.operators import Operators
+from tests.cuda.ptx_modules import ARCHITECTURES, load_kernels
 from tests.cuda.shim import KERNEL_INCLUDES, Shim, build, why_not
 from tests.deepseek_inputs import DTYPES, assert_close, draw, order
 from tests.paths import ROOT
+from tests.ptx.nvcc import find_nvcc
 
 pytestmark = pytest.mark.skipif(why_not() is not None, reason=str(why_not()))
 
 
-@pytest.fixture(scope="module")
-def library() -> Shim:
-    sources = sorted((ROOT / "cuda" / "operators").glob("*.cu"))
-    return Shim(build(sources, KERNEL_INCLUDES))
+SOURCES = sorted((ROOT / "cuda" / "operators").glob("*.cu"))
+#: Kernels run as fibers in two schedules, and as PTX of two architectures.
+WAYS = ["0", "1", *ARCHITECTURES]
 
 
-@pytest.fixture(params=range(2))
-def ops(library: Shim, request: pytest.FixtureRequest) -> Iterator[Operators]:
-    library.seed(request.param)
+@pytest.fixture(scope="module", params=WAYS)
+def library(request: pytest.FixtureRequest) -> Shim:
+    shim = Shim(build(SOURCES, KERNEL_INCLUDES))
+    if request.param not in ARCHITECTURES:
+        shim.seed(int(request.param))
+        return shim
+    if find_nvcc() is None:
+        pytest.skip("nvcc not found: the device code is not compiled")
+    with_kernels = [s.stem for s in SOURCES if "__global__" in s.read_text()]
+    shim.interpret([load_kernels(name, request.param, "operators") for name in with_kernels])
+    return shim
+
+
+@pytest.fixture
+def ops(library: Shim) -> Iterator[Operators]:
     yield Operators(library)
     library.free()
 
@@ -206,18 +220,28 @@ def test_attention_over_a_list(ops: Operators) -> None:
 
 def test_attention_with_extreme_logits(ops: Operators) -> None:
     q, k, v = draw(0, (1, 3, 64)), draw(1, (1, 1, 200, 64)), draw(2, (1, 1, 200, 64))
-    k[0, 0, ::7] = -np.inf * np.sign(q[0, 0])  # of the first head: a logit of -inf
-    v[0, 0, 0] = np.inf
+    k[0, 0, ::7] = -1e30 * np.sign(q[0, 0])  # logits of the first head that weigh nothing
     q[0, 1] = 0
-    k[0, 0, ::7, :] = np.where(np.isinf(k[0, 0, ::7]), -1e30 * np.sign(q[0, 0]), k[0, 0, ::7])
-    v[0, 0, 0] = 1
     sinks = np.float32([1e4, -1e4, 0])
     y = ops.empty((1, 3, 64))
     ops.run("attention", [q, k, v, None, None, sinks, None, None], [y], [1.0])
     assert_close(y, reference.sdpa_decode_sink(q, k, v, sinks, 1.0), 1e-4)
-    empty = ops.empty((1, 3, 64))
-    ops.run("attention", [q, k, v, None, None, None, np.int32([0]), None], [empty], [1.0])
-    assert not empty.any()
+
+
+def test_a_row_of_weight_0_adds_nothing(ops: Operators) -> None:
+    q, k, v = np.ones((1, 2, 64), np.float32), draw(1, (1, 1, 70, 64)), draw(2, (1, 1, 70, 64))
+    k[0, 0, 3, 0] = -np.inf
+    v[0, 0, 3] = np.inf
+    y = ops.empty((1, 2, 64))
+    ops.run("attention", [q, k, v, None, None, None, None, None], [y], [1.0])
+    assert_close(y, reference.sdpa_decode_sink(q, k, v, None, 1.0), 1e-4)
+
+
+def test_attention_over_nothing(ops: Operators) -> None:
+    q, k = draw(0, (1, 3, 64)), draw(1, (1, 1, 20, 64))
+    y = ops.empty((1, 3, 64))
+    ops.run("attention", [q, k, k, None, None, None, np.int32([0]), None], [y], [1.0])
+    assert not y.any()
 
 
 def test_mla(ops: Operators) -> None:
