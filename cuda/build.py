@@ -34,8 +34,8 @@ ARCHS = ("80", "89", "90a", "100", "120")
 OLDEST = (12, 8)  # the first that knows sm_100 and sm_120
 
 NVCC_FLAGS = ["-std=c++17", "-O3", "-fmad=false", "-Werror=all-warnings", "--no-exceptions", "--threads=0"]
-# The lock around a static variable's first use is a function of libstdc++. nvcc's stubs have such variables; kernels are
-# started by their addresses (cuda/device/launch.cuh), and the stubs never run.
+# The lock around a static variable's first use is a function of libstdc++. nvcc's stubs have such variables, but never
+# run: kernels are started by their addresses (cuda/device/launch.cuh).
 HOST_CXX_FLAGS = ["-fPIC", "-fvisibility=hidden", "-fno-exceptions", "-fno-rtti", "-fno-threadsafe-statics"]
 C_FLAGS = ["-std=gnu11", "-O2", "-g0", "-fPIC", "-fvisibility=hidden", "-pthread", "-Wall", "-Wextra", "-Werror"]
 

@@ -103,7 +103,7 @@ def release(number: int) -> str:
 
 def runs_on(architectures: str, capability: tuple[int, int]) -> bool:
     """Whether a device can run what was built: ``sm_XY`` on X.Y and later ones of X, with a suffix a on X.Y alone and
-    with f on those of X; PTX, ``compute_XY``, on X.Y and all later ones (CUDA C++ Programming Guide, 3.1.2 to 3.1.4)."""
+    with f on those of X; PTX, ``compute_XY``, on X.Y and all later ones (CUDA C++ Programming Guide, 3.1)."""
     number = 10 * capability[0] + capability[1]
     for kind, digits, suffix in re.findall(r"\b(sm|compute)_(\d+)([af]?)\b", architectures):
         built = int(digits)

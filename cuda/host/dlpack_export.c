@@ -37,7 +37,7 @@ static int read_shape(PyObject *shape, Py_ssize_t ndim, int64_t *numbers, int64_
     for (Py_ssize_t i = ndim - 1; i >= 0; i--) {
         if (cbq_get_int(PyTuple_GET_ITEM(shape, i), "shape", 0, INT64_MAX, &numbers[i])) return -1;
         numbers[ndim + i] = *elements;
-        if (__builtin_mul_overflow(*elements, numbers[i], elements)) {
+        if (__builtin_mul_overflow(*elements, numbers[i], elements) || *elements > CBQ_CUDA_MAX_BYTES / 8) {
             PyErr_Format(PyExc_ValueError, "shape: expected fewer elements, got %R", shape);
             return -1;
         }
@@ -46,10 +46,11 @@ static int read_shape(PyObject *shape, Py_ssize_t ndim, int64_t *numbers, int64_
 }
 
 PyObject *cbq_to_dlpack(PyObject *module, PyObject *const *args, Py_ssize_t n) {
-    int64_t code, bits, versioned, elements;
+    int64_t code, bits, elements;
     cbq_place place;
     if (cbq_get_count(n, 6) || cbq_get_int(args[3], "code", 0, 255, &code) || cbq_get_int(args[4], "bits", 8, 64, &bits)) return NULL;
-    if (cbq_get_int(args[5], "versioned", 0, 1, &versioned)) return NULL;
+    if (!PyBool_Check(args[5])) return PyErr_Format(PyExc_TypeError, "versioned: expected a bool, got %.100s", Py_TYPE(args[5])->tp_name);
+    int versioned = args[5] == Py_True;
     if (!PyTuple_Check(args[2])) return PyErr_Format(PyExc_TypeError, "shape: expected a tuple, got %.100s", Py_TYPE(args[2])->tp_name);
     Py_ssize_t ndim = PyTuple_GET_SIZE(args[2]);
     exported *e = PyMem_RawCalloc(1, sizeof *e + 2 * (size_t)ndim * sizeof(int64_t));
