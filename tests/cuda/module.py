@@ -24,10 +24,11 @@ ARCHITECTURES = "sm_80 compute_80"
 def build_module() -> Path | Exception:
     """The module's file. A build that fails is remembered: every test would try it again."""
     kernels = sorted((ROOT / "cuda" / "kernels").glob("*.cu"))
-    includes = [*KERNEL_INCLUDES, Path(sysconfig.get_path("include"))]
-    flags = [f'-DCBQ_CUDA_ARCHS="{ARCHITECTURES}"']
+    suffix = str(sysconfig.get_config_var("EXT_SUFFIX"))
+    # Of C files alone, so that tests of kernels share the objects of those.
+    c_flags = [f'-DCBQ_CUDA_ARCHS="{ARCHITECTURES}"', f"-isystem{sysconfig.get_path('include')}"]
     try:
-        return build([*HOST, *kernels], includes, flags, suffix=str(sysconfig.get_config_var("EXT_SUFFIX")))
+        return build([*HOST, *kernels], KERNEL_INCLUDES, suffix=suffix, c_flags=c_flags)
     except RuntimeError as error:
         return error
 
