@@ -10,7 +10,8 @@ PY := $(VENV)/bin/python
 # The interpreter decides what is in the environment: another PYTHON makes another one.
 STAMP := $(VENV)/.ready
 # Folders are among the inputs, because a file that is gone changes nothing else.
-INPUTS := pyproject.toml setup.py $(shell find csrc -name '*.[ch]' -o -type d) csrc/format_list.py
+INPUTS := pyproject.toml setup.py csrc/format_list.py cuda/build.py
+INPUTS += $(shell find csrc cuda -name '*.[ch]' -o -name '*.cu' -o -name '*.cuh' -o -type d)
 
 .PHONY: demo test check bench lint clean
 
@@ -35,7 +36,7 @@ lint: $(STAMP)-lint
 	$(PY) tools/lint.py
 
 clean:
-	rm -rf build $(VENV) *.egg-info cbquant/_core*.so demo
+	rm -rf build $(VENV) *.egg-info cbquant/_core*.so cbquant/_cuda*.so demo
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)

@@ -1,4 +1,4 @@
-"""Build of cbquant. The metadata is in pyproject.toml; here is the C extension.
+"""Build of cbquant. The metadata is in pyproject.toml; here are the C extension and, from cuda/build.py, that for GPUs.
 
 Switches (environment):
 
@@ -10,14 +10,18 @@ CBQUANT_CFLAGS
     More compiler flags.
 CBQUANT_EMULATE=FOLDER
     For tests: every instruction set, in portable C. FOLDER holds the immintrin.h and arm_neon.h that do it.
+CBQUANT_CUDA, CBQUANT_CUDA_ARCHS
+    Whether to build for GPUs, and for which: see cuda/build.py.
 """
 
 from __future__ import annotations
 
 import os
 import runpy
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy
 from setuptools import Extension, setup
@@ -25,6 +29,7 @@ from setuptools.command.build_ext import build_ext
 
 ROOT = Path(__file__).resolve().parent
 write_format_list = runpy.run_path(str(ROOT / "csrc" / "format_list.py"))["write_format_list"]
+cuda = SimpleNamespace(**runpy.run_path(str(ROOT / "cuda" / "build.py"), run_name="cuda_build"))
 
 
 def files(pattern: str) -> list[str]:
@@ -44,10 +49,47 @@ def flags() -> tuple[list[str], list[str]]:
     return compile_flags + os.environ.get("CBQUANT_CFLAGS", "").split(), link_flags
 
 
+class CudaExtension(Extension):
+    """cbquant._cuda: cuda/build.py knows its files and compilers."""
+
+    def __init__(self, toolkit: object, archs: tuple[str, ...]) -> None:
+        super().__init__("cbquant._cuda", [])
+        self.toolkit, self.archs = toolkit, archs
+
+
+def cuda_extensions() -> list[Extension]:
+    """The module for GPUs, if it is wanted and can be had."""
+    try:
+        mode, archs = cuda.mode(os.environ), cuda.architectures(os.environ)
+    except cuda.BuildError as error:
+        raise SystemExit(f"cbquant: {error}") from None
+    if mode == "0":
+        return []
+    try:
+        return [CudaExtension(cuda.find_toolkit(os.environ), archs)]
+    except cuda.BuildError as error:
+        if mode == "1":
+            raise SystemExit(f"cbquant: CBQUANT_CUDA=1: {error}") from None
+        print(f"cbquant: built without CUDA: {error}", file=sys.stderr)
+        return []
+
+
 class BuildExt(build_ext):
     """Writes the list of formats first, and compiles files side by side (setuptools does one at a time)."""
 
+    def finalize_options(self) -> None:
+        modules = self.distribution.ext_modules
+        if not any(isinstance(ext, CudaExtension) for ext in modules):
+            modules += cuda_extensions()
+        super().finalize_options()
+
     def build_extension(self, ext: Extension) -> None:
+        if isinstance(ext, CudaExtension):
+            # In the tree, for pip's editable build throws its own folder away.
+            kept = ROOT / "build" / "cuda"
+            lists = write_format_list(kept).parent
+            cuda.build(ext.toolkit, ext.archs, kept, lists, Path(self.get_ext_fullpath(ext.name)))
+            return
         build = Path(self.build_temp)
         ext.include_dirs.insert(0, str(write_format_list(build).parent))
         if emulate := os.environ.get("CBQUANT_EMULATE"):

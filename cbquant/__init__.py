@@ -27,7 +27,7 @@ from cbquant._api import dequant, info, set_num_threads, validate
 from cbquant._formats import Format, formats
 
 if TYPE_CHECKING:
-    from cbquant import convert, deepseek, e2m1, e2m3, e3m2, e8m0, fp8, mxint8, planes, reference, testing
+    from cbquant import convert, cuda, deepseek, e2m1, e2m3, e3m2, e8m0, fp8, mxint8, planes, reference, testing
     from cbquant._compare import compare
     from cbquant._products import matmul, moe_matmul
     from cbquant._quantize import quantize
@@ -42,6 +42,7 @@ __all__ = [
     "QuantTensor",
     "compare",
     "convert",
+    "cuda",
     "deepseek",
     "dequant",
     "e2m1",
@@ -74,6 +75,7 @@ _LAZY = {
     "quantize": ("cbquant._quantize", "quantize"),
     "unpermute_rope": ("cbquant._rope", "unpermute_rope"),
     "convert": ("cbquant.convert", None),
+    "cuda": ("cbquant.cuda", None),
     "deepseek": ("cbquant.deepseek", None),
     **{name: (f"cbquant.{name}", None) for name in ("e2m1", "e2m3", "e3m2", "e8m0", "fp8", "mxint8", "planes")},
     "reference": ("cbquant.reference", None),

@@ -214,6 +214,7 @@ def info() -> Info:
     True
     """
     from cbquant import __version__
+    from cbquant.cuda import _driver
 
     levels = _core.isa_levels()
     isa = _core.isa()
@@ -227,5 +228,5 @@ def info() -> Info:
         threads=_core.num_threads(),
         last_cache_bytes=_core.last_cache_bytes(),
         formats=len(_core.formats()),
-        cuda="not built",
+        cuda=_driver.description(),
     )

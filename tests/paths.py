@@ -145,7 +145,7 @@ def _build_emulated_core() -> ModuleType | Exception:
 
 def build_core(folder: pathlib.Path, flags: str = "", *, emulate: bool = False, root: pathlib.Path = ROOT) -> None:
     """Build the extension into folder/lib, apart from the installed one."""
-    env = dict(os.environ, CBQUANT_CFLAGS=flags)
+    env = dict(os.environ, CBQUANT_CFLAGS=flags, CBQUANT_CUDA="0")
     if emulate:
         import simde_py
 

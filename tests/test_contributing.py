@@ -76,7 +76,7 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The sources with the two files of CONTRIBUTING.md, built."""
     root = tmp_path_factory.mktemp("copy")
     leave = shutil.ignore_patterns("*.so", "__pycache__", ".*")
-    for folder in ("csrc", "cbquant", "tests", "tools"):
+    for folder in ("csrc", "cuda", "cbquant", "tests", "tools"):
         shutil.copytree(ROOT / folder, root / folder, ignore=leave)
     for name in ("setup.py", "pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, root)

@@ -70,7 +70,7 @@ class Step:
     def tree_with_extension(self, **env: str) -> Path:
         """A copy of the tree with the extension built in place, as `env` tells setup.py."""
         tree = self.copy_of_the_tree()
-        self.run([sys.executable, "setup.py", "-q", "build_ext", "--inplace"], cwd=tree, **env)
+        self.run([sys.executable, "setup.py", "-q", "build_ext", "--inplace"], cwd=tree, CBQUANT_CUDA="0", **env)
         return tree
 
     def compile_c(self, compiler: Sequence[str], main: str, output: str) -> Path:
@@ -284,7 +284,7 @@ def quick_tests_of(step: Step, python: str, numpy: str) -> str:
     step.run([python, "-m", "venv", "--clear", environment])
     own = environment / "bin" / "python"
     step.run([own, "-m", "pip", "install", "-q", numpy, "pytest", "hypothesis", "ml_dtypes", "gguf"])
-    step.run([own, "-m", "pip", "install", "-q", "--no-deps", tree])
+    step.run([own, "-m", "pip", "install", "-q", "--no-deps", tree], CBQUANT_CUDA="0")
     shutil.rmtree(tree / "cbquant")
     files = [f"tests/test_{name}.py" for name in ("api", "dequant", "files_hostile", "machine", "tensor", "threads")]
     return step.pytest(*files, "-k", "not emulated and not ggml", root=tree, python=own)

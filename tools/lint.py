@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 C_FOLDERS = ("csrc", "cuda", "tests")
 C_SUFFIXES = (".c", ".h", ".cpp", ".cu", ".cuh")
-PYTHON_FOLDERS = ("cbquant", "csrc", "tests", "tools", "examples", "benchmarks")
+PYTHON_FOLDERS = ("cbquant", "csrc", "cuda", "tests", "tools", "examples", "benchmarks")
 MAX_COLUMNS, MAX_LINES = 150, 400
 
 #: What may include what: a file of csrc only includes files of its own layer and of those before it.
@@ -146,7 +146,7 @@ def own_findings() -> list[str]:
 
 def tools() -> dict[str, list[str]]:
     """The commands of other people's tools, by the name that is printed."""
-    present = [folder for folder in (*PYTHON_FOLDERS, "cuda", "docs") if (ROOT / folder).is_dir()]
+    present = [folder for folder in (*PYTHON_FOLDERS, "docs") if (ROOT / folder).is_dir()]
     texts = sorted(path.name for path in (*ROOT.glob("*.md"), *ROOT.glob("*.toml"), ROOT / "Makefile"))
     python = [folder for folder in PYTHON_FOLDERS if folder in present]
     return {

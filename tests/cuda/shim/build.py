@@ -48,7 +48,11 @@ def why_not() -> str | None:
 
 
 def build(
-    sources: Sequence[Path], includes: Sequence[Path] = (), flags: Sequence[str] = (), suffix: str = ".so"
+    sources: Sequence[Path],
+    includes: Sequence[Path] = (),
+    flags: Sequence[str] = (),
+    suffix: str = ".so",
+    c_flags: Sequence[str] = (),
 ) -> Path:
     """The shared library of some sources and of the shim.
 
@@ -57,14 +61,16 @@ def build(
         includes: folders of headers, in order. For kernels: KERNEL_INCLUDES.
         flags: further flags, of all of `sources`.
         suffix: how the library's name ends: a Python extension has its own.
+        c_flags: further flags, of the files of C alone.
 
     Raises:
         RuntimeError: the compiler failed; the message has its output.
     """
     runpy.run_path(str(ROOT / "csrc" / "format_list.py"))["write_format_list"](CACHE)
     own = [(path, [HERE], ()) for path in sorted(HERE.glob("*.cpp"))]
+    theirs = [(path, includes, (*flags, *(c_flags if path.suffix == ".c" else ()))) for path in sources]
     with ThreadPoolExecutor(os.cpu_count()) as workers:
-        objects = list(workers.map(lambda work: _compile(*work), [*((s, includes, flags) for s in sources), *own]))
+        objects = list(workers.map(lambda work: _compile(*work), [*theirs, *own]))
     digest = hashlib.sha256("\0".join(path.name for path in objects).encode()).hexdigest()[:16]
     library = CACHE / f"{Path(sources[0]).stem}-{digest}{suffix}"
     if not library.exists():

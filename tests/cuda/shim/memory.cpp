@@ -160,12 +160,12 @@ extern "C" {
 cudaError_t cudaMalloc(void **pointer, size_t bytes) {
     SHIM_ENTER();
     if (!pointer) return set_last_error(cudaErrorInvalidValue);
-    if (anything_captures()) return set_last_error(cudaErrorStreamCaptureUnsupported);
+    if (forbids_allocation()) return set_last_error(cudaErrorStreamCaptureUnsupported);
     return set_last_error(allocate(pointer, bytes));
 }
 cudaError_t cudaFree(void *pointer) {
     SHIM_ENTER();
-    if (anything_captures()) return set_last_error(cudaErrorStreamCaptureUnsupported);
+    if (forbids_allocation()) return set_last_error(cudaErrorStreamCaptureUnsupported);
     return set_last_error(release(pointer));
 }
 cudaError_t cudaMallocAsync(void **pointer, size_t bytes, cudaStream_t stream) {

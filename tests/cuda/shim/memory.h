@@ -21,6 +21,7 @@ int current_device();
 
 cudaError_t check_stream(cudaStream_t stream);
 bool anything_captures();
+bool forbids_allocation(); // a stream captures, and this thread has not said that it knows (relaxed mode)
 int dynamic_limit(const void *kernel); // bytes of dynamic shared memory that it may have
 
 std::string damaged_fences(); // which allocations were written past; "" if none. Mends them

@@ -4,6 +4,7 @@
 
 #include <map>
 #include <mutex>
+#include <pthread.h>
 #include <set>
 #include <time.h>
 
@@ -32,6 +33,19 @@ bool anything_captures() {
     std::lock_guard<std::mutex> lock(mutex);
     return !capturing.empty();
 }
+
+// The capture mode of each thread; no thread_local: that is shared memory here.
+static pthread_key_t mode_key() {
+    static pthread_key_t key = [] {
+        pthread_key_t k;
+        pthread_key_create(&k, NULL);
+        return k;
+    }();
+    return key;
+}
+static cudaStreamCaptureMode current_mode() { return (cudaStreamCaptureMode)(intptr_t)pthread_getspecific(mode_key()); }
+
+bool forbids_allocation() { return current_mode() != cudaStreamCaptureModeRelaxed && anything_captures(); }
 
 static cudaError_t wait_for(cudaStream_t stream) {
     cudaError_t error = check_stream(stream);
@@ -88,6 +102,13 @@ cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus *
     if ((!stream || stream == cudaStreamLegacy) && anything_captures()) return set_last_error(cudaErrorStreamCaptureImplicit);
     std::lock_guard<std::mutex> lock(mutex);
     *status = capturing.count(stream) ? cudaStreamCaptureStatusActive : cudaStreamCaptureStatusNone;
+    return cudaSuccess;
+}
+cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode *mode) {
+    SHIM_ENTER();
+    cudaStreamCaptureMode before = current_mode();
+    pthread_setspecific(mode_key(), (void *)(intptr_t)*mode);
+    *mode = before;
     return cudaSuccess;
 }
 cudaError_t cudaStreamGetDevice(cudaStream_t stream, int *device) {

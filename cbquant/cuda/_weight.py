@@ -1,0 +1,247 @@
+"""`Weight`: the blocks of a tensor in a device's memory."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from cbquant import _formats
+from cbquant._arguments import check_whole, check_word
+from cbquant._buffer import PLAIN_DTYPES, as_bytes
+from cbquant._formats import Format
+from cbquant.cuda import _driver, _stream, _workspace
+from cbquant.cuda._error import not_while_capturing
+from cbquant.cuda._native import Memory, Native, Problem
+from cbquant.tensor import QuantTensor
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+PRECISIONS = ("bf16", "f32")
+# Blocks begin at a line of the cache, behind a margin of which kernels read the end.
+_BEFORE = 256
+# What `load` makes room for: products of so many rows of x; of tokens that choose so many experts each.
+_ROWS, _PICKS = 64, 8
+
+
+class Weight:
+    """A tensor on a GPU, in its own format: `load` makes it, and it frees its memory when it goes.
+
+    Attributes
+    ----------
+    shape : tuple of int
+        In elements, in NumPy's order.
+    format : str
+        Name of the format.
+    device : int
+        The index of its device.
+    """
+
+    __slots__ = ("__weakref__", "_info", "_memory", "device", "format", "shape")
+
+    shape: tuple[int, ...]
+    format: str
+    device: int
+    _info: Format
+    _memory: Memory
+
+    def __init__(self) -> None:
+        raise TypeError("a Weight is made by cbquant.cuda.load(tensor)")
+
+    @classmethod
+    def _wrap(cls, memory: Memory, info: Format, shape: tuple[int, ...]) -> Weight:
+        self = object.__new__(cls)
+        self._memory, self._info = memory, info
+        self.shape, self.format, self.device = shape, info.name, memory.device
+        return self
+
+    @property
+    def ndim(self) -> int:
+        """The number of dimensions."""
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        """The number of elements."""
+        return math.prod(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        """The number of bytes that the blocks take."""
+        return self.size // self._info.elements * self._info.bytes
+
+    def __repr__(self) -> str:
+        return f"Weight({self.format}, shape={self.shape}, {self.nbytes:,} bytes, cuda:{self.device})"
+
+    def to_host(self) -> QuantTensor:
+        """A copy on the host: the bytes that were loaded.
+
+        Returns
+        -------
+        QuantTensor
+
+        Raises
+        ------
+        CudaError
+            The copy failed.
+        """
+        raw = np.empty(self.nbytes, np.uint8)
+        _driver.ready("to_host", self.device).download(self._memory, _BEFORE, raw, 0)
+        return QuantTensor(raw, self.format, self.shape)
+
+    def dequant(self, dtype: Any = "bfloat16", out: Any = None, stream: Any = None) -> Any:
+        """The decoded values: `cbquant.cuda.dequant`."""
+        from cbquant.cuda._dequant import dequant
+
+        return dequant(self, dtype, out, stream)
+
+
+def load(tensor: QuantTensor | NDArray[Any], device: int = 0, stream: Any = None) -> Weight:
+    """Copy a tensor to a GPU, in its own format.
+
+    Parameters
+    ----------
+    tensor : QuantTensor or ndarray
+        Blocks of a format of `cbquant.formats`, ``[N, K]``, ``[E, N, K]`` for experts, or of any shape to decode; an
+        ndarray of a plain type (float32, float16, bfloat16, float64, integers) is copied as that.
+    device : int
+        The index of the GPU.
+    stream : int or stream, optional
+        The stream of the copy, which is done when `load` returns. Workspace for products is reserved for this stream.
+
+    Returns
+    -------
+    Weight
+
+    Raises
+    ------
+    CudaError
+        There is no GPU, or too little memory on it.
+    ValueError
+        A format without kernels: planes, an unknown type. There is no such device.
+    TypeError
+        A wrong type of tensor.
+
+    Examples
+    --------
+    >>> import cbquant, numpy as np
+    >>> w = cbquant.QuantTensor(bytes.fromhex("003c") + bytes(32), "q8_0", (1, 32))
+    >>> if cbquant.cuda.is_available():
+    ...     y = cbquant.cuda.matmul(np.ones((1, 32), np.float32), cbquant.cuda.load(w))
+    """
+    raw, info, shape = _blocks(tensor)
+    native = _driver.ready("load", device)
+    target = _stream.choose(stream, device)
+    if native.is_capturing(device, target):
+        raise not_while_capturing("load", "a tensor cannot be copied while a graph is captured: load it before")
+    end = _BEFORE + raw.nbytes
+    memory = native.malloc(device, end + native.MARGIN)
+    native.fill(memory, 0, _BEFORE, 0, target)
+    native.upload(memory, _BEFORE, raw, target)
+    native.fill(memory, end, native.MARGIN, 0, target)
+    native.synchronize(device, target)
+    weight = Weight._wrap(memory, info, shape)
+    if weight.ndim in (2, 3) and weight.size and info.kind != "plain":
+        _reserve(native, weight, _ROWS, _PICKS, PRECISIONS, target)
+    return weight
+
+
+def _blocks(tensor: Any) -> tuple[NDArray[np.uint8], Format, tuple[int, ...]]:
+    """The bytes to copy, one after the other, with their format and shape."""
+    from cbquant.planes._tensor import PlanesTensor
+
+    if isinstance(tensor, PlanesTensor):
+        hint = "cbquant.planes.to_blocks makes blocks of some of them"
+        raise ValueError(f"tensor: planes ({tensor.format}) have no kernels on GPUs; {hint}")
+    if isinstance(tensor, QuantTensor):
+        tensor._require_known("loaded")
+        info = _formats.get(tensor.format)
+        return np.ascontiguousarray(tensor.raw).reshape(-1), info, tensor.shape
+    if not isinstance(tensor, np.ndarray):
+        raise TypeError(f"tensor: expected a QuantTensor or an ndarray, got {type(tensor).__name__}")
+    name = next((fmt for fmt, dtype in PLAIN_DTYPES.items() if dtype == tensor.dtype.name), None)
+    if name is None:
+        hint = "blocks need their format: cbquant.QuantTensor(buf, fmt, shape)"
+        raise TypeError(f"tensor: expected {', '.join(PLAIN_DTYPES.values())}, got {tensor.dtype.name}; {hint}")
+    raw = as_bytes(np.ascontiguousarray(tensor).reshape(-1), name, "tensor")
+    return raw, _formats.get(name), tensor.shape
+
+
+def reserve(w: Weight, m: int, *, picks: int = _PICKS, precision: str | None = None, stream: Any = None) -> None:
+    """Make room for products of up to `m` rows with a weight on a stream, so that a graph can be captured there.
+
+    `load` does it for 64 rows, and for 64 tokens with 8 experts each, on its own stream; a call outside of a capture
+    makes what it lacks.
+
+    Parameters
+    ----------
+    w : Weight
+        ``[N, K]`` or experts ``[E, N, K]``.
+    m : int
+        Rows of x; for experts, tokens.
+    picks : int
+        Experts of each token.
+    precision : "bf16" or "f32", optional
+        That of the products; both without it.
+    stream : int or stream, optional
+        The stream of the products: see `matmul`.
+
+    Raises
+    ------
+    CudaError
+        There is no GPU, or too little memory on it; a graph is being captured.
+    ValueError, TypeError
+        A weight that products do not take, a wrong number, precision or stream.
+    """
+    check_product(w, "w", (2, 3))
+    rows, chosen = check_whole("m", m), check_whole("picks", picks)
+    precisions = PRECISIONS if precision is None else (check_word("precision", precision, PRECISIONS),)
+    native = _driver.ready("reserve", w.device)
+    _reserve(native, w, rows, chosen, precisions, _stream.choose(stream, w.device))
+
+
+def _reserve(native: Native, w: Weight, m: int, picks: int, precisions: tuple[str, ...], stream: int) -> None:
+    nbytes = 0
+    for precision in precisions:
+        # Small products take another kernel, whose workspace may be the larger one.
+        for rows in {1, m}:
+            sizes = [native.product_workspace(w.device, problem(w, rows, picks, precision))]
+            if w.ndim == 3:
+                sizes.append(4 * rows * picks * w.shape[1])  # the products before they are added up
+            nbytes = max(nbytes, _workspace.total(sizes))
+    workspace = _workspace.of(native, w.device, stream)
+    with workspace.lock:
+        if nbytes > workspace.nbytes:
+            workspace.at_least(nbytes, "reserve", native.is_capturing(w.device, stream))
+
+
+def problem(w: Weight, m: int, picks: int, precision: str) -> Problem:
+    """A product as C takes it."""
+    *experts, n, k = w.shape
+    return w._info.tag, PRECISIONS.index(precision), m, n, k, experts[0] if experts else 0, picks if experts else 1
+
+
+def check_product(w: Any, name: str, ndims: tuple[int, ...]) -> Weight:
+    """The weights of a product, with so many dimensions."""
+    check_weight(w, name)
+    if w.ndim not in ndims:
+        axes = " or ".join("[N, K]" if ndim == 2 else "[E, N, K]" for ndim in ndims)
+        raise ValueError(f"{name}: expected {axes}, got shape {w.shape}")
+    if w._info.kind == "plain":
+        raise ValueError(f"{name}: there are no products with {w.format} on GPUs, only with formats of blocks")
+    weight: Weight = w
+    return weight
+
+
+def check_weight(w: Any, name: str) -> Weight:
+    if not isinstance(w, Weight):
+        hint = "; cbquant.cuda.load copies it to the GPU" if isinstance(w, (QuantTensor, np.ndarray)) else ""
+        raise TypeError(f"{name}: expected a cbquant.cuda.Weight, got {type(w).__name__}{hint}")
+    return w
+
+
+def blocks_of(w: Weight) -> tuple[Memory, int]:
+    """Where its blocks are."""
+    return w._memory, _BEFORE

@@ -1,0 +1,71 @@
+/* dequant, and the list of kernels. */
+#include "host.h"
+#include "formats.h"
+#include "kernels.h"
+
+#include "base.h"
+
+const cbq_format *cbq_cuda_format(int tag) {
+    for (int i = 0; i < cbq_n_formats; i++)
+        if (cbq_formats[i].tag == tag) return &cbq_formats[i];
+    PyErr_Format(PyExc_ValueError, "tag: there is no format %d", tag);
+    return NULL;
+}
+
+static PyObject *dequant(PyObject *module, PyObject *const *args, Py_ssize_t n) {
+    int64_t tag, n_blocks;
+    int dtype, before;
+    cbq_place blocks, out;
+    cudaStream_t stream;
+    if (cbq_get_count(n, 8) || cbq_get_int(args[0], "tag", INT32_MIN, INT32_MAX, &tag) || cbq_get_dtype(args[1], "dtype", &dtype)) return NULL;
+    const cbq_format *f = cbq_cuda_format((int)tag);
+    if (!f || cbq_get_int(args[4], "n_blocks", 0, CBQ_CUDA_MAX_BYTES / 4096, &n_blocks)) return NULL;
+    uint64_t nbytes = (uint64_t)n_blocks * (uint64_t)f->bytes, out_bytes = (uint64_t)n_blocks * (uint64_t)f->elements * (dtype == CBQ_F32 ? 4 : 2);
+    if (cbq_get_place(module, args[2], args[3], "blocks", nbytes, &blocks) || cbq_check_blocks(&blocks, "blocks", nbytes)) return NULL;
+    if (cbq_get_place(module, args[5], args[6], "out", out_bytes, &out) || cbq_check_aligned(&out, "out")) return NULL;
+    if (cbq_get_stream(args[7], "stream", &stream)) return NULL;
+    int device = blocks.memory->device;
+    if (out.memory->device != device) return PyErr_Format(PyExc_ValueError, "out: expected device %d, got %d", device, out.memory->device);
+    const char *name = "";
+    cudaError_t error;
+    Py_BEGIN_ALLOW_THREADS
+    error = cbq_enter(device, &before);
+    if (!error) error = cbq_cuda_dequant((int)tag, dtype, blocks.at, (uint64_t)n_blocks, out.at, stream, &name);
+    cbq_leave(device, before);
+    Py_END_ALLOW_THREADS
+    return cbq_cuda_check(error, "dequant") ? NULL : PyUnicode_FromString(name);
+}
+
+static PyObject *attributes_of(const char *name, const struct cudaFuncAttributes *a) {
+    return Py_BuildValue("{s:s,s:i,s:K,s:K,s:i,s:i}", "name", name, "registers", a->numRegs, "shared_bytes", (unsigned long long)a->sharedSizeBytes,
+                         "local_bytes", (unsigned long long)a->localSizeBytes, "max_threads", a->maxThreadsPerBlock, "binary_version",
+                         a->binaryVersion);
+}
+
+static PyObject *kernels(PyObject *module, PyObject *argument) {
+    (void)module;
+    int device, before;
+    if (cbq_get_device(argument, &device)) return NULL;
+    PyObject *list = PyList_New(0);
+    const void *function;
+    const char *name;
+    for (int i = 0; list && (name = cbq_cuda_kernel(i, &function)); i++) {
+        struct cudaFuncAttributes a;
+        cudaError_t error;
+        Py_BEGIN_ALLOW_THREADS
+        error = cbq_enter(device, &before);
+        if (!error) error = cudaFuncGetAttributes(&a, function);
+        cbq_leave(device, before);
+        Py_END_ALLOW_THREADS
+        PyObject *row = cbq_cuda_check(error, name) ? NULL : attributes_of(name, &a);
+        if (!row || PyList_Append(list, row)) Py_CLEAR(list);
+        Py_XDECREF(row);
+    }
+    return list;
+}
+
+PyMethodDef cbq_kernel_methods[] = {
+    {"dequant", CBQ_FAST(dequant), "dequant(tag, dtype, blocks, offset, n_blocks, out, out_offset, stream) -> the kernel's name"},
+    {"kernels", kernels, METH_O, "kernels(device) -> list of dicts: name, registers, shared_bytes, local_bytes, max_threads, binary_version"},
+    {NULL, NULL, 0, NULL},
+};

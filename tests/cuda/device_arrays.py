@@ -1,0 +1,86 @@
+"""Arrays in the shim's device memory as libraries for GPUs show them: by DLPack, or by __cuda_array_interface__."""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+import types
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from tests.cuda.shim import Shim
+
+CUDA, BFLOAT = 2, 4  # of DLPack
+_VERSIONED_HEAD = 32  # bytes before the tensor in DLManagedTensorVersioned
+
+
+def bits(array: NDArray[Any]) -> NDArray[Any]:
+    """bfloat16 as uint16, which NumPy's own functions know."""
+    return array.view(np.uint16) if array.dtype.name == "bfloat16" else array
+
+
+class WithDLPack:
+    """An array with DLPack: NumPy's capsule, in which the device (and the code of bfloat16) is another one."""
+
+    def __init__(self, array: NDArray[Any], *, versioned: bool = True, device: int = 0) -> None:
+        self.array, self.versioned, self.device = array, versioned, device
+        self.streams: list[Any] = []  # those that consumers named
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return CUDA, self.device
+
+    def __dlpack__(self, *, stream: Any = None, **more: Any) -> Any:
+        if more and not self.versioned:
+            raise TypeError("unexpected keyword argument 'max_version'")
+        self.streams.append(stream)
+        capsule = bits(self.array).__dlpack__(**({"max_version": (1, 0)} if self.versioned else {}))
+        name = b"dltensor_versioned" if self.versioned else b"dltensor"
+        get = ctypes.pythonapi.PyCapsule_GetPointer
+        get.restype, get.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+        tensor = get(capsule, name) + (_VERSIONED_HEAD if self.versioned else 0)
+        (ctypes.c_int32 * 2).from_address(tensor + 8)[:] = [CUDA, self.device]
+        if self.array.dtype.name == "bfloat16":
+            ctypes.c_uint8.from_address(tensor + 20).value = BFLOAT
+        return capsule
+
+
+class WithInterface:
+    """An array with __cuda_array_interface__ alone; `more` replaces parts of it."""
+
+    def __init__(self, array: NDArray[Any], **more: Any) -> None:
+        self.array, self.more = array, more
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        array = bits(self.array)
+        head = {"shape": array.shape, "typestr": array.dtype.str, "data": (array.ctypes.data, False), "version": 3}
+        return {**head, "strides": None if array.flags.c_contiguous else array.strides, **self.more}
+
+
+def upload(shim: Shim, values: ArrayLike) -> NDArray[Any]:
+    """A copy in device memory. bfloat16 is a view of uint16."""
+    values = np.asarray(values)
+    return shim.upload(bits(values)).view(values.dtype)
+
+
+def make_library(name: str) -> types.ModuleType:
+    """A library that takes DLPack, as a module: `from_dlpack`, `Tensor`, and what it took."""
+    module = types.ModuleType(name)
+
+    class Tensor(WithDLPack):
+        __module__ = f"{name}._tensor"
+
+    def from_dlpack(array: Any) -> Any:
+        module.taken.append((array, array.__dlpack__(stream=module.stream, max_version=(1, 0))))
+        return "an array of the library"
+
+    module.Tensor, module.from_dlpack, module.taken, module.stream = Tensor, from_dlpack, [], 1  # type: ignore[attr-defined]
+    sys.modules[name] = module
+    return module
+
+
+def capture(shim: Shim, stream: int, on: bool) -> None:
+    """The stream captures a graph from here on, or no longer."""
+    shim.library.shim_capture(ctypes.c_void_p(stream), int(on))
