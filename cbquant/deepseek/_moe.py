@@ -75,8 +75,8 @@ def moe_ffn(
     Raises
     ------
     ValueError
-        Shapes that do not fit, an expert that is not there, an unknown precision, a limit that is not above 0, an `out` that does not fit or
-        overlaps; in "q8" and "q16" a NaN or an infinity.
+        Shapes that do not fit, an expert that is not there, an unknown precision, a limit that is not above 0, an `out`
+        that does not fit or overlaps; in "q8" and "q16" a NaN or an infinity.
     TypeError
         A wrong type of array, dtype or number.
 
