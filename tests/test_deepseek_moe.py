@@ -264,6 +264,8 @@ GATE, UP, DOWN = layer()
         ({"limit": 0}, ValueError, "limit: expected a number above 0, got 0.0"),
         ({"limit": np.nan}, ValueError, "limit: expected a finite number, got nan"),
         ({"limit": "10"}, TypeError, "limit: expected a number, got str"),
+        ({"precision": X}, TypeError, "precision: expected one of f32, bf16, q8, q16, got ndarray"),
+        ({"threads": X}, TypeError, "threads: expected a whole number from 1, got ndarray"),
         ({"out": np.empty((2, 31), np.float32)}, ValueError, "out: expected shape (2, 32), got (2, 31)"),
         ({"out": X[:, :32]}, ValueError, "out: expected a C-contiguous array, got a strided one"),
         ({"out": X.reshape(-1)[:64].reshape(2, 32)}, ValueError, "out: expected memory of its own, it overlaps x"),
