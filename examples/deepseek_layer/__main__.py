@@ -6,7 +6,7 @@
 weights.py has the sizes and the weights, which stay quantized as in real files: experts in iq2_xxs and q2_k, the rest
 in q8_0. layer.py is the layer, float64.py the same by its definition. The attention of a layer is "csa" (entries of 4
 tokens each, of which an indexer chooses 512) or "hca" (entries of 128 tokens, all of them); both also see the last 128
-tokens. The full sizes take 5 GB of memory. --check, which --small implies, compares with float64.
+tokens. The full sizes take 4 GB of memory. --check, which --small implies, compares with float64.
 
 The wiring is that of the model's own inference/model.py and of transformers' deepseek_v4. Left out: YaRN, which scales
 some of the angles; the indexer's Hadamard rotation, which changes no product; the rounding of caches to 8 and 4 bits.
