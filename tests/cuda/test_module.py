@@ -102,6 +102,9 @@ def test_load_refuses(native: Any) -> None:
         assert text in str(caught.value)
     with pytest.raises(ValueError, match="device: expected 0 to 0, got 1"):
         cuda.load(tensor("q8_0"), device=1)
+    for device in ("cuda:0", True, 1.0):
+        with pytest.raises(TypeError, match="device: expected the index of a GPU, got"):
+            cuda.load(tensor("q8_0"), device=device)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match=r"made by cbquant\.cuda\.load"):
         cuda.Weight()
 
