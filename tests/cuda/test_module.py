@@ -116,7 +116,7 @@ def test_each_device_has_its_weights(shim: Shim, monkeypatch: pytest.MonkeyPatch
     shim.call("cudaGetDevice", ctypes.byref(current))
     assert (w.device, current.value) == (1, 0)
     assert cuda.matmul(x, w).shape == (1, 3)
-    with pytest.raises(ValueError, match="out: expected an array on device 1, as the weights, got device 0"):
+    with pytest.raises(ValueError, match="out: expected an array on device 1, as the others, got device 0"):
         w.dequant(out=cuda.load(tensor("q8_0")).dequant())
     shim.call("cudaGetDevice", ctypes.byref(current))
     assert current.value == 0
