@@ -185,8 +185,7 @@ def _run(command: Sequence[str], doing: str) -> None:
 
 def sources() -> tuple[list[Path], list[Path]]:
     """The CUDA and the C sources."""
-    kernels = [path for folder in ("kernels", "operators") for path in sorted((CUDA / folder).glob("*.cu"))]
-    return kernels, [*sorted((CUDA / "host").glob("*.c")), CSRC / "registry.c"]
+    return sorted(CUDA.glob("*/*.cu")), [*sorted((CUDA / "host").glob("*.c")), CSRC / "registry.c"]
 
 
 def nvcc_command(toolkit: Toolkit, archs: Sequence[str], lists: Path) -> list[str]:
