@@ -187,6 +187,7 @@ def partial_rope(
     threads: int = 0,
     isa: str | None = None,
     stream: int = -1,
+    frequencies: NDArray[np.float64] | None = None,
 ) -> None: ...
 def swiglu(
     gate: NDArray[np.float32],

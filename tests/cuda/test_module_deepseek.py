@@ -40,6 +40,10 @@ def cases(dtype: str) -> dict[str, tuple[tuple[Any, ...], dict[str, Any]]]:
             {"comb_layout": "src_dst"},
         ),
         "partial_rope": ((draw(0, (2, T, 5, 70), dtype), np.array([0, 5, 1_000_000])), {"pairs": "interleaved"}),
+        "partial_rope with frequencies": (
+            (draw(0, (T, 70), dtype), np.array([0, 0.5, -1_000_000])),
+            {"n_rot": 6, "frequencies": np.array([2.5, -0.125, 0])},
+        ),
         "compressor_pool": (
             (draw(0, (T, 8, 1), dtype), draw(1, (T, 8, D), dtype), draw(2, (8, D), dtype)),
             {"ape_on": "gate"},
@@ -52,6 +56,11 @@ def cases(dtype: str) -> dict[str, tuple[tuple[Any, ...], dict[str, Any]]]:
         "sparse_sdpa_decode": ((q, k, k, np.array([3, 49, -1, 0])), {"sink": draw(5, (6,), dtype)}),
         "mla_decode": (latent(dtype), {}),
     }
+
+
+def operator(name: str, module: Any = deepseek) -> Any:
+    """What a case calls: its name may go on behind a blank."""
+    return getattr(module, name.split()[0])
 
 
 def latent(dtype: str) -> tuple[Any, ...]:
@@ -88,7 +97,7 @@ def to_host(result: Any) -> Any:
 @pytest.mark.parametrize("name", cases("float32"))
 def test_arrays_of_the_host(native: Any, name: str, dtype: str) -> None:
     args, options = cases(dtype)[name]
-    check(name, getattr(deepseek, name)(*args, **options), getattr(reference, name)(*args, **options), dtype)
+    check(name, operator(name)(*args, **options), operator(name, reference)(*args, **options), dtype)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -97,8 +106,8 @@ def test_arrays_of_the_device(shim: Shim, native: Any, name: str, dtype: str) ->
     args, options = cases(dtype)[name]
     given = [on_device(shim, a) for a in args]
     words = {key: on_device(shim, value) for key, value in options.items()}
-    result = getattr(deepseek, name)(*given, **words)
-    check(name, to_host(result), getattr(reference, name)(*args, **options), dtype)
+    result = operator(name)(*given, **words)
+    check(name, to_host(result), operator(name, reference)(*args, **options), dtype)
 
 
 @pytest.mark.parametrize("name", cases("float32"))
@@ -107,7 +116,7 @@ def test_out_while_a_graph_is_captured(shim: Shim, native: Any, stream: int, nam
     args, options = cases("float32")[name]
     given = [on_device(shim, a) for a in args]
     words = {key: on_device(shim, value) for key, value in options.items()}
-    function = getattr(deepseek, name)
+    function = operator(name)
     expected = function(*args, **options)
     results = expected if isinstance(expected, tuple) else (expected,)
     places = [upload(shim, np.zeros(r.shape, r.dtype)) for r in results]
@@ -208,6 +217,11 @@ def test_moe_ffn(shim: Shim, native: Any, where: str, precision: str) -> None:
         ("n_rot: expected an even number", lambda: deepseek.partial_rope(np.ones((1, 4), "f"), [0], n_rot=3)),
         ("theta: expected a number above 0", lambda: deepseek.partial_rope(np.ones((1, 4), "f"), [0], 2, theta=0)),
         ("positions: expected [T] with T = 1", lambda: deepseek.partial_rope(np.ones((1, 4), "f"), [0, 1], 2)),
+        ("positions: expected finite numbers up to 2^53, got nan", lambda: rope([1, 2], positions=[np.nan])),
+        ("frequencies: expected [2], got shape (1,)", lambda: rope([1])),
+        ("frequencies: expected finite numbers up to 2^53, got inf", lambda: rope([1, np.inf])),
+        ("frequencies: expected integers or real numbers, got complex128", lambda: rope([1, 1j])),
+        ("theta: expected its default where frequencies are given, got 160000", lambda: rope([1, 2], theta=16e4)),
         ("k: expected 0 to 3, got 5", lambda: deepseek.route(np.ones((1, 3), "f"), np.ones(3, "f"), 5)),
     ],
 )
@@ -215,6 +229,10 @@ def test_what_is_wrong_is_said(native: Any, message: str, call: Callable[[], Any
     with pytest.raises((ValueError, TypeError)) as caught:
         call()
     assert message in str(caught.value)
+
+
+def rope(frequencies: Any, positions: Any = (0,), **options: Any) -> Any:
+    return deepseek.partial_rope(np.ones((1, 4), np.float32), positions, 4, frequencies=frequencies, **options)
 
 
 def heads(width: int = 8) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

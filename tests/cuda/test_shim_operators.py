@@ -99,17 +99,20 @@ def test_rope(ops: Operators, dtype: str, inverse: bool, pairs: str) -> None:
     for positions in (np.array([0, 7, 1_000_000]), np.int32([5, 131_071, 2]), np.array([0.5, -3.25, 1e6])):
         y = ops.empty(x.shape, DTYPES[dtype])
         numbers = [64, 160_000.0, float(inverse), float(pairs == "interleaved")]
-        ops.run("partial_rope", [x, positions], [y], numbers)
+        ops.run("partial_rope", [x, positions, None], [y], numbers)
         assert_close(y, reference.partial_rope(x, positions, 64, 160_000.0, inverse, pairs))
+        rates = 3.0 / (1 + np.arange(32)) ** 2 * np.where(np.arange(32) % 5, 1, -1)
+        for frequencies in (rates, rates.astype(np.float32), np.repeat(rates, 2)[::2]):
+            ops.run("partial_rope", [x, positions, frequencies], [y], [64, 10_000.0, *numbers[2:]])
+            expected = reference.partial_rope(x, positions, 64, inverse=inverse, pairs=pairs, frequencies=frequencies)
+            assert_close(y, expected)
 
 
 def test_rope_there_and_back_in_place(ops: Operators) -> None:
     x, positions, y = draw(0, (1, 2, 3, 64)), np.array([1_000_000, 3]), ops.empty((1, 2, 3, 64))
     y[...] = x
     for inverse in (0, 1):
-        operator = ops.known["partial_rope"]
-        assert operator.arrays == 3
-        ops.run("partial_rope", [y.copy(), positions], [y], [64, 10_000.0, inverse, 0])
+        ops.run("partial_rope", [y.copy(), positions, None], [y], [64, 10_000.0, inverse, 0])
     assert_close(y, x.astype(np.float64), 1e-6)
 
 
