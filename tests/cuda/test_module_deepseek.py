@@ -186,7 +186,8 @@ def test_gather_list(native: Any, window: int) -> None:
 
 @pytest.mark.parametrize("where", ["host", "device"])
 @pytest.mark.parametrize("precision", ["bf16", "f32"])
-def test_moe_ffn(shim: Shim, native: Any, where: str, precision: str) -> None:
+@pytest.mark.parametrize("clip", [None, 0.5, np.float32(3)])
+def test_moe_ffn(shim: Shim, native: Any, where: str, precision: str, clip: Any) -> None:
     experts, f, k, n = 3, 64, 32, 10
     gate, up, down = (tensor("q8_0", experts, *s) for s in ((f, k), (f, k), (n, f)))
     x = draw(0, (5, k))
@@ -194,10 +195,10 @@ def test_moe_ffn(shim: Shim, native: Any, where: str, precision: str) -> None:
     weights = np.random.default_rng(1).random((5, 2)).astype(np.float32)
     loaded = [cuda.load(w) for w in (gate, up, down)]
     given = (x, ids, weights) if where == "host" else tuple(WithDLPack(upload(shim, a)) for a in (x, ids, weights))
-    result = deepseek.moe_ffn(given[0], *loaded, *given[1:], precision=precision)
+    result = deepseek.moe_ffn(given[0], *loaded, *given[1:], precision=precision, limit=clip)
     y = result if where == "host" else result.to_numpy()
     rounded = (from_bf16(to_bf16(w.dequant())) for w in (gate, up, down))
-    expected = reference.moe_ffn(x, *rounded, ids, weights)
+    expected = reference.moe_ffn(x, *rounded, ids, weights, limit=clip)
     limit = {"bf16": 1e-2, "f32": 1e-5}[precision]
     assert np.linalg.norm(y - expected) < limit * np.linalg.norm(expected)
     assert not y[2].any()
@@ -248,6 +249,14 @@ def test_memory_that_overlaps_is_refused(shim: Shim, native: Any) -> None:
         deepseek.mhc_collapse(
             np.ones((2, 4), np.float32), WithDLPack(place.reshape(2, 4, 4)), out=WithDLPack(place[:2, :4])
         )
+
+
+@pytest.mark.parametrize("limit", [0, -1.0, np.nan, np.inf, "10", True])
+def test_a_limit_that_cannot_be(native: Any, limit: Any) -> None:
+    w = cuda.load(tensor("q8_0", 1, 32, 32))
+    given = np.zeros((1, 32), np.float32), w, w, w, np.zeros((1, 1), np.int32), np.ones((1, 1), np.float32)
+    with pytest.raises((ValueError, TypeError), match="limit: expected a"):
+        deepseek.moe_ffn(*given, limit=limit)
 
 
 def test_without_a_gpu_there_is_no_result() -> None:

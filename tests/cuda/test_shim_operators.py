@@ -56,9 +56,12 @@ def test_vector_add_and_swiglu(ops: Operators, dtype: str) -> None:
     y = ops.empty((2, 3, 5, 7), DTYPES[dtype])
     ops.run("vector_add", [a, b], [y])
     assert_close(y, a.astype(np.float64) + b.astype(np.float64))
-    ops.run("swiglu", [a, b], [y])
-    gate = a.astype(np.float64)
-    assert_close(y, gate / (1 + np.exp(-gate)) * b.astype(np.float64))
+    a[0, 0, 0, :3], b[0, 0, 0, :4] = [0, np.nan, 2], [-3, 3, np.nan, 5]
+    for limit in (np.inf, 0.75, 4.0):
+        ops.run("swiglu", [a, b], [y], [limit])
+        gate, up = np.minimum(a.astype(np.float64), limit), np.clip(b.astype(np.float64), -limit, limit)
+        assert_close(y, gate / (1 + np.exp(-gate)) * up)
+        assert np.isnan(y[0, 0, 0].astype(np.float64)).tolist() == [False, True, True, False, False, False, False]
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
