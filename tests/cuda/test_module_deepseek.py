@@ -52,6 +52,10 @@ def cases(dtype: str) -> dict[str, tuple[tuple[Any, ...], dict[str, Any]]]:
         "route": ((logits, np.zeros(32, DTYPES[dtype]), 4), {"scale": 2.5, "normalize": True}),
         "indexer_score": ((draw(0, (2, 5, 32), dtype), draw(1, (70, 32), dtype), draw(2, (2, 5), dtype)), {}),
         "indexer_topk": ((np.round(draw(0, (2, 200), dtype) * 4), 9), {}),
+        "indexer_topk with lengths": (
+            (np.round(draw(0, (3, 20), dtype) * 4), 30),
+            {"lengths": np.array([20, 0, 7], np.int32)},
+        ),
         "sdpa_decode_sink": ((q, k, v, draw(5, (6,), dtype)), {"lengths": np.array([50, 7])}),
         "sparse_sdpa_decode": ((q, k, k, np.array([3, 49, -1, 0])), {"sink": draw(5, (6,), dtype)}),
         "mla_decode": (latent(dtype), {}),
@@ -167,6 +171,10 @@ def test_select_is_score_and_topk(native: Any) -> None:
     for count in (0, 7, 600):
         expected = reference.indexer_topk(deepseek.indexer_score(q, k, w), count)
         assert np.array_equal(deepseek.indexer_select(q, k, w, count), expected)
+        lengths = np.array([1500, 70])
+        expected = reference.indexer_topk(deepseek.indexer_score(q, k, w), count, lengths=lengths)
+        assert np.array_equal(deepseek.indexer_select(q, k, w, count, lengths=lengths), expected)
+    assert np.array_equal(deepseek.indexer_select(q, k[:3], w, 5, lengths=[3, 0])[:, 3:], np.full((2, 2), -1))
     one = deepseek.indexer_select(q[0], k, w[0], 7)
     assert np.array_equal(one, deepseek.indexer_select(q, k, w, 7)[0])
 
@@ -211,6 +219,13 @@ def test_moe_ffn(shim: Shim, native: Any, where: str, precision: str, clip: Any)
         ("a: expected float32, float16 or bfloat16, got float64", lambda: deepseek.vector_add([1.0], np.ones(1, "f"))),
         ("out: expected shape", lambda: deepseek.vector_add(*[np.ones(2, "f")] * 2, out=np.ones(3, "f"))),
         ("k: expected 0 to 3, got 4", lambda: deepseek.indexer_topk(np.ones(3, "f"), 4)),
+        ("lengths: expected 0 to 3, got 4", lambda: deepseek.indexer_topk(np.ones((1, 3), "f"), 9, lengths=[4])),
+        ("lengths: expected [B] with B = 1", lambda: deepseek.indexer_topk(np.ones((1, 3), "f"), 9, lengths=[3, 3])),
+        ("lengths: expected None without", lambda: deepseek.indexer_topk(np.ones(3, "f"), 2, lengths=[3])),
+        (
+            "lengths: expected integers, got float64",
+            lambda: deepseek.indexer_topk(np.ones((1, 3), "f"), 9, lengths=[1.0]),
+        ),
         ("indices: expected -1 to 3, got 4", lambda: deepseek.sparse_sdpa_decode(*heads(), [0, 4])),
         ("lengths: expected None without a batch", lambda: deepseek.sdpa_decode_sink(*heads(), None, lengths=[1])),
         ("v: expected at most 1024 columns", lambda: deepseek.sdpa_decode_sink(*heads(1025), None)),

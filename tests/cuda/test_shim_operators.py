@@ -172,8 +172,23 @@ def test_topk(ops: Operators, batch: int, n: int, k: int, dtype: str) -> None:
     scores[-1, n // 2] = -np.inf
     scores[0, n // 4] = -0.0
     y = ops.empty((batch, k), np.int32)
-    ops.run("indexer_topk", [scores], [y])
+    ops.run("indexer_topk", [scores, None], [y])
     assert np.array_equal(y, reference.indexer_topk(scores, k))
+
+
+@pytest.mark.parametrize(
+    ("n", "k"), [(0, 3), (0, 600), (1, 8), (70, 8), (70, 90), (5000, 512), (1500, 600), (900, 1025)]
+)
+@pytest.mark.parametrize("dtype", [np.int32, np.int64])
+def test_topk_of_the_first(ops: Operators, n: int, k: int, dtype: Any) -> None:
+    lengths = np.array([n, 0, n // 2, min(n, 3)], dtype)
+    scores = np.round(draw(n, (4, n)) * 8)
+    y = ops.empty((4, k), np.int32)
+    expected = reference.indexer_topk(scores, k, lengths=lengths)
+    for row, count in zip(scores, lengths, strict=True):
+        row[count:] = np.inf
+    ops.run("indexer_topk", [scores, lengths], [y])
+    assert np.array_equal(y, expected)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -185,9 +200,21 @@ def test_indexer_score(ops: Operators, dtype: str, batch: int, heads: int, width
     q, w = draw(0, (batch, heads, width), dtype), draw(1, (batch, heads), dtype)
     k = draw(2, (n, heads if of_heads else 1, width), dtype)
     y = ops.empty((batch, n))
-    ops.run("indexer_score", [q, k, w], [y])
+    ops.run("indexer_score", [q, k, w, None], [y])
     expected = reference.indexer_score(q, k if of_heads else k[:, 0], w)
     assert_close(y, expected, 1e-4)
+
+
+@pytest.mark.parametrize("of_heads", [False, True])
+def test_indexer_score_of_the_first(ops: Operators, of_heads: bool) -> None:
+    q, w, k = draw(0, (4, 3, 33)), draw(1, (4, 3)), draw(2, (150, 3 if of_heads else 1, 33))
+    y = ops.empty((4, 150))
+    lengths = np.array([150, 0, 64, 67])
+    ops.run("indexer_score", [q, k, w, lengths], [y])
+    expected = reference.indexer_score(q, k if of_heads else k[:, 0], w)
+    for actual, wanted, n in zip(y, expected, lengths, strict=True):
+        assert_close(actual[:n], wanted[:n], 1e-4)
+        assert np.isnan(actual[-(-n // 64) * 64 :]).all()  # what memory held before
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
