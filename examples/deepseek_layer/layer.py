@@ -161,22 +161,16 @@ class Layer:
 
     def lists(self, x: Floats, low: Floats, positions: NDArray[np.int64], cache: Cache) -> NDArray[np.int32]:
         """The rows of the cache [T, n] that each token attends to; -1 fills up the shorter lists."""
-        s, found = self.s, []
-        indexed = cache.overlap and (int(positions[-1]) + 1) // cache.ratio > s.top
-        if indexed:
-            q = self.rope(self.product("index_q", low).reshape(len(x), s.index_heads, s.index_dim), positions)
-            w = self.product("index_w", x) * np.float32((s.index_heads * s.index_dim) ** -0.5)
-        for token, position in enumerate(positions.tolist()):
-            seen = (position + 1) // cache.ratio  # entries of windows that end at this token or before
-            chosen = np.arange(seen)
-            if indexed and seen > s.top:
-                chosen = self.run.indexer_select(q[token], cache.index_keys[:seen], w[token], s.top)
-            last = min(s.window, position + 1)
-            found.append(self.run.gather_list(chosen, cache.entries + position + 1, last))
-        lists = np.full((len(found), max(map(len, found))), -1, np.int32)
-        for row, one in zip(lists, found, strict=True):
-            row[: len(one)] = one
-        return lists
+        s, seen = self.s, (positions + 1) // cache.ratio  # entries of windows that end at a token or before
+        entries = np.arange(min(seen[-1], s.top) if cache.overlap else seen[-1])
+        chosen = np.where(entries < seen[:, None], entries, -1)
+        late = seen > len(entries)  # tokens that see more than they may have
+        if late.any():
+            q = self.product("index_q", low[late]).reshape(-1, s.index_heads, s.index_dim)
+            w = self.product("index_w", x[late]) * np.float32((s.index_heads * s.index_dim) ** -0.5)
+            keys = cache.index_keys[: seen[-1]]
+            chosen[late] = self.run.indexer_select(self.rope(q, positions[late]), keys, w, s.top, lengths=seen[late])
+        return self.run.gather_list(chosen, cache.entries + positions + 1, np.minimum(s.window, positions + 1))
 
     def experts(self, x: Floats) -> Floats:
         """[T, D] of x [T, D]: each token's experts, and the one that all tokens share."""
