@@ -2,6 +2,7 @@
 #pragma once
 #include <math.h>
 
+#include "keys.h"
 #include "pieces.h"
 #include "../lanes/exp.h"
 #include "../lanes/log.h"
@@ -24,17 +25,6 @@ CBQ_FN void score_row(const float *logits, const float *bias, float *unbiased, f
 static void score(const float *logits, const float *bias, float *unbiased, float *biased, int64_t n, int scoring) {
     if (scoring == CBQ_SIGMOID) score_row(logits, bias, unbiased, biased, n, CBQ_SIGMOID);
     else score_row(logits, bias, unbiased, biased, n, CBQ_SQRTSOFTPLUS);
-}
-
-/* Orders floats as integers: NaN below -inf, both zeros alike. Then the lower place wins. */
-CBQ_FN uint64_t choice_key(float score, int64_t place) {
-    uint32_t u = cbq_as_u32(score + 0.0f);
-    u = score != score ? 0 : u >> 31 ? ~u : u | 0x80000000u;
-    return (uint64_t)u << 32 | (uint32_t)~place;
-}
-CBQ_FN float key_score(uint64_t key) {
-    uint32_t u = (uint32_t)(key >> 32);
-    return cbq_as_f32(u >> 31 ? u & 0x7fffffffu : ~u);
 }
 
 /* Into its place among the `count` largest so far, of which there is room for k; the smallest of them is lost. */

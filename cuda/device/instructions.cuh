@@ -20,6 +20,7 @@ template <int N> static __device__ __forceinline__ void cu_wait() { asm volatile
 
 static __device__ __forceinline__ void cu_barrier() { __syncthreads(); }
 static __device__ __forceinline__ float cu_shuffle_xor(float v, int mask) { return __shfl_xor_sync(0xffffffffu, v, mask); }
+static __device__ __forceinline__ uint32_t cu_shuffle_xor_bits(uint32_t v, int mask) { return __shfl_xor_sync(0xffffffffu, v, mask); }
 // The value of the lane `below` lanes below; the lowest ones keep their own.
 static __device__ __forceinline__ uint32_t cu_shuffle_up(uint32_t v, uint32_t below) { return __shfl_up_sync(0xffffffffu, v, below); }
 

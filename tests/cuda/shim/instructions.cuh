@@ -3,6 +3,7 @@
 #pragma once
 #include <cuda_runtime.h>
 #include <stdint.h>
+#include <string.h>
 
 namespace shim {
 
@@ -47,6 +48,13 @@ static __forceinline__ float cu_shuffle_xor(float v, int mask, SHIM_WHERE) {
     shim::Shuffle mine = {v, mask, 0};
     shim::meet("cu_shuffle_xor", file, line, &mine, shim::shuffle_xor);
     return mine.result;
+}
+static __forceinline__ uint32_t cu_shuffle_xor_bits(uint32_t v, int mask, SHIM_WHERE) {
+    shim::Shuffle mine = {0, mask, 0};
+    memcpy(&mine.value, &v, 4);
+    shim::meet("cu_shuffle_xor_bits", file, line, &mine, shim::shuffle_xor);
+    memcpy(&v, &mine.result, 4);
+    return v;
 }
 static __forceinline__ uint32_t cu_shuffle_up(uint32_t v, uint32_t below, SHIM_WHERE) {
     shim::ShuffleUp mine = {v, below, 0};

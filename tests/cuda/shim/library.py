@@ -36,7 +36,10 @@ class Shim:
     def call(self, function: str, *arguments: Any) -> None:
         """Raises ShimError where the function returns another value than 0."""
         self.library.shim_clear_error()
-        code = getattr(self.library, function)(*(_argument(a) for a in arguments))
+        self.check(function, getattr(self.library, function)(*(_argument(a) for a in arguments)))
+
+    def check(self, function: str, code: int) -> None:
+        """A ShimError where the code that `function` returned is not 0."""
         if code:
             name = self.library.cudaGetErrorName(code).decode()
             raise ShimError(code, f"{function}: {name}: {self.library.shim_error().decode()}")

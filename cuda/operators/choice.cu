@@ -1,0 +1,205 @@
+// The largest of many: the indexer's top k, and the experts of a token.
+//
+// Scores become integers that sort, with the place in the lower half, so that no two are equal: any sort is then a stable one.
+//
+// Not yet run on a GPU: tests run them with threads on the CPU, and the PTX that nvcc makes of them in an interpreter.
+#include "array.cuh"
+#include "lanes.cuh"
+#include "operators/keys.h"
+
+enum { CHUNK = 1024, MOST_BY_CHUNKS = CHUNK / 2 };
+
+CBQ_FN uint64_t larger(uint64_t a, uint64_t b) { return a > b ? a : b; }
+
+// ---- sorting: Batcher's bitonic network (1968), falling ----
+
+// The comparisons of a merge of `size` at distances `stride`, stride / 2, .., 1, of a chunk whose first key is number `first`.
+CBQ_FN void merge_chunk(uint64_t *keys, int64_t first, int64_t size, uint32_t stride) {
+    for (; stride > 0; stride /= 2) {
+        for (uint32_t i = threadIdx.x; i < CHUNK / 2; i += OPERATOR_THREADS) {
+            uint32_t low = i / stride * 2 * stride + i % stride, high = low + stride;
+            bool falls = ((first + low) & size) == 0;
+            uint64_t a = keys[low], b = keys[high];
+            if ((a < b) == falls) {
+                keys[low] = b;
+                keys[high] = a;
+            }
+        }
+        cu_barrier();
+    }
+}
+CBQ_FN void sort_chunk(uint64_t *keys, int64_t first) {
+    for (uint32_t size = 2; size <= CHUNK; size *= 2) merge_chunk(keys, first, size, size / 2);
+}
+
+struct top_args {
+    cbq_cuda_array score;
+    const uint64_t *from; // [B, n], NULL: from `score`
+    uint64_t *to;         // [B, chunks * k], or [B, padded]
+    int32_t *indices;     // [B, k], of the last round
+    int64_t n, padded, stride, size;
+    uint32_t k;
+};
+
+CBQ_FN uint64_t key_of(const top_args &s, int64_t b, int64_t i) {
+    if (i >= s.n) return 0; // below all others
+    return s.from ? s.from[b * s.n + i] : choice_key(get(s.score, place(s.score, b, i)), i);
+}
+CBQ_FN int32_t place_of(uint64_t key) { return (int32_t)~(uint32_t)key; }
+
+// k of at most half a chunk: each chunk keeps its k largest, and these are the keys of the next round, until one chunk is left.
+extern "C" __global__ void __launch_bounds__(OPERATOR_THREADS) cbq_topk_chunk(top_args s) {
+    __shared__ uint64_t keys[CHUNK];
+    int64_t chunks = (s.n + CHUNK - 1) / CHUNK, b = blockIdx.x / chunks, c = blockIdx.x - b * chunks;
+    for (uint32_t i = threadIdx.x; i < CHUNK; i += OPERATOR_THREADS) keys[i] = key_of(s, b, c * CHUNK + i);
+    cu_barrier();
+    sort_chunk(keys, 0);
+    for (uint32_t i = threadIdx.x; i < s.k; i += OPERATOR_THREADS) {
+        if (chunks == 1) s.indices[b * s.k + i] = place_of(keys[i]);
+        else s.to[(b * chunks + c) * s.k + i] = keys[i];
+    }
+}
+
+// Larger k: all keys are sorted, in memory where a distance is larger than a chunk.
+extern "C" __global__ void __launch_bounds__(OPERATOR_THREADS) cbq_sort_chunks(top_args s) {
+    __shared__ uint64_t keys[CHUNK];
+    int64_t chunks = s.padded / CHUNK, b = blockIdx.x / chunks, first = (blockIdx.x - b * chunks) * CHUNK;
+    for (uint32_t i = threadIdx.x; i < CHUNK; i += OPERATOR_THREADS) keys[i] = key_of(s, b, first + i);
+    cu_barrier();
+    sort_chunk(keys, first);
+    for (uint32_t i = threadIdx.x; i < CHUNK; i += OPERATOR_THREADS) s.to[b * s.padded + first + i] = keys[i];
+}
+extern "C" __global__ void __launch_bounds__(OPERATOR_THREADS) cbq_sort_far(top_args s) {
+    int64_t i = thread_of_grid(), half = s.padded / 2, b = i / half, low = (i - b * half) / s.stride * 2 * s.stride + (i - b * half) % s.stride;
+    if (b >= s.score.shape[0]) return;
+    uint64_t *keys = s.to + b * s.padded, a = keys[low], c = keys[low + s.stride];
+    if ((a < c) == ((low & s.size) == 0)) {
+        keys[low] = c;
+        keys[low + s.stride] = a;
+    }
+}
+extern "C" __global__ void __launch_bounds__(OPERATOR_THREADS) cbq_sort_near(top_args s) {
+    __shared__ uint64_t keys[CHUNK];
+    int64_t chunks = s.padded / CHUNK, b = blockIdx.x / chunks, first = (blockIdx.x - b * chunks) * CHUNK;
+    uint64_t *all = s.to + b * s.padded + first;
+    for (uint32_t i = threadIdx.x; i < CHUNK; i += OPERATOR_THREADS) keys[i] = all[i];
+    cu_barrier();
+    merge_chunk(keys, first, s.size, CHUNK / 2);
+    for (uint32_t i = threadIdx.x; i < CHUNK; i += OPERATOR_THREADS) all[i] = keys[i];
+}
+extern "C" __global__ void __launch_bounds__(OPERATOR_THREADS) cbq_sorted_places(top_args s) {
+    int64_t i = thread_of_grid(), b = i / s.k;
+    if (b < s.score.shape[0]) s.indices[i] = place_of(s.to[b * s.padded + (i - b * s.k)]);
+}
+
+static int64_t chunks_of(int64_t n) { return (n + CHUNK - 1) / CHUNK; }
+static int64_t padded_of(int64_t n) {
+    int64_t padded = CHUNK;
+    while (padded < n) padded *= 2;
+    return padded;
+}
+static uint64_t topk_workspace(const cbq_cuda_operands *o) {
+    int64_t batch = o->arrays[0].shape[0], n = o->arrays[0].shape[1], k = o->arrays[1].shape[1];
+    if (k > MOST_BY_CHUNKS) return (uint64_t)(batch * padded_of(n)) * sizeof(uint64_t);
+    int64_t first = chunks_of(n) * k; // and the second round's beside them
+    return (uint64_t)(batch * (first + chunks_of(first) * k)) * sizeof(uint64_t);
+}
+
+static cudaError_t top_by_chunks(top_args s, uint64_t *workspace, cudaStream_t stream) {
+    int64_t batch = s.score.shape[0], first = chunks_of(s.n) * s.k;
+    for (bool odd = false;; odd = !odd) {
+        int64_t chunks = chunks_of(s.n);
+        s.to = workspace + (odd ? batch * first : 0);
+        cudaError_t error = cu_launch(cbq_topk_chunk, ctas_for(batch * chunks, 1), OPERATOR_THREADS, 0, stream, s);
+        if (error != cudaSuccess || chunks <= 1) return error;
+        s.from = s.to;
+        s.n = chunks * s.k;
+    }
+}
+static cudaError_t top_by_sorting(top_args s, uint64_t *workspace, cudaStream_t stream) {
+    int64_t batch = s.score.shape[0], all = batch * (s.padded = padded_of(s.n));
+    s.to = workspace;
+    cudaError_t error = cu_launch(cbq_sort_chunks, ctas_for(all, CHUNK), OPERATOR_THREADS, 0, stream, s);
+    for (s.size = 2 * CHUNK; s.size <= s.padded; s.size *= 2) {
+        for (s.stride = s.size / 2; s.stride >= CHUNK && error == cudaSuccess; s.stride /= 2)
+            error = cu_launch(cbq_sort_far, ctas_for(all / 2), OPERATOR_THREADS, 0, stream, s);
+        if (error == cudaSuccess) error = cu_launch(cbq_sort_near, ctas_for(all, CHUNK), OPERATOR_THREADS, 0, stream, s);
+    }
+    return error != cudaSuccess ? error : cu_launch(cbq_sorted_places, ctas_for(batch * s.k), OPERATOR_THREADS, 0, stream, s);
+}
+// score [B, n], y int32 [B, k], contiguous.
+static cudaError_t indexer_topk(const cbq_cuda_operands *o, cudaStream_t stream) {
+    top_args s = {o->arrays[0]};
+    s.n = s.score.shape[1];
+    s.k = (uint32_t)o->arrays[1].shape[1];
+    s.indices = (int32_t *)o->arrays[1].data;
+    if (s.k == 0 || s.score.shape[0] == 0) return cudaSuccess;
+    return s.k <= MOST_BY_CHUNKS ? top_by_chunks(s, (uint64_t *)o->workspace, stream) : top_by_sorting(s, (uint64_t *)o->workspace, stream);
+}
+
+// ---- experts ----
+
+struct route_choice {
+    cbq_cuda_array logits, bias, weights;
+    int32_t *ids; // [T, k]
+    int k, normalize, sigmoid;
+    float scale;
+};
+
+CBQ_FN float unbiased_score(const route_choice &s, int64_t t, int64_t e) {
+    float x = get(s.logits, place(s.logits, t, e));
+    return s.sigmoid ? f_sigmoid(x) : f_sqrt_softplus(x);
+}
+
+CBQ_FN uint64_t largest_of_cta(uint64_t key) {
+    __shared__ uint64_t of_warp[OPERATOR_THREADS / 32];
+    for (int lanes = 16; lanes > 0; lanes /= 2) {
+        uint32_t low = cu_shuffle_xor_bits((uint32_t)key, lanes), high = cu_shuffle_xor_bits((uint32_t)(key >> 32), lanes);
+        key = larger(key, (uint64_t)high << 32 | low);
+    }
+    if (threadIdx.x % 32 == 0) of_warp[threadIdx.x / 32] = key;
+    cu_barrier();
+    for (int i = 0; i < OPERATOR_THREADS / 32; i++) key = larger(key, of_warp[i]);
+    cu_barrier();
+    return key;
+}
+
+// A CTA to a token. Each turn finds the largest key below the last one: nothing is taken out, so nothing is stored. Scores are worked
+// out once, into shared memory.
+extern "C" __global__ void __launch_bounds__(OPERATOR_THREADS) cbq_route(route_choice s) {
+    CU_DYNAMIC_SHARED(shared);
+    uint64_t *keys = (uint64_t *)shared, last = ~(uint64_t)0;
+    int64_t t = blockIdx.x, experts = s.logits.shape[1];
+    for (int64_t e = threadIdx.x; e < experts; e += OPERATOR_THREADS) keys[e] = choice_key(unbiased_score(s, t, e) + get(s.bias, place(s.bias, e)), e);
+    float total = 0;
+    for (int j = 0; j < s.k; j++) {
+        uint64_t best = 0;
+        for (int64_t e = threadIdx.x; e < experts; e += OPERATOR_THREADS) // its own keys only: no barrier is needed
+            if (keys[e] < last) best = larger(best, keys[e]);
+        last = largest_of_cta(best);
+        int32_t id = place_of(last);
+        if (threadIdx.x == 0) s.ids[t * s.k + j] = id;
+        if (s.normalize) total += unbiased_score(s, t, id);
+    }
+    if (total == 0) total = 1;
+    cu_barrier(); // the ids
+    for (int j = (int)threadIdx.x; j < s.k; j += OPERATOR_THREADS) {
+        float weight = unbiased_score(s, t, s.ids[t * s.k + j]);
+        put(s.weights, place(s.weights, t, j), (s.normalize ? weight / total : weight) * s.scale);
+    }
+}
+// logits [T, E], bias [E], ids int32 [T, k] contiguous, weights [T, k]; numbers: scale, normalize, sigmoid.
+static cudaError_t route(const cbq_cuda_operands *o, cudaStream_t stream) {
+    route_choice s = {o->arrays[0], o->arrays[1], o->arrays[3], (int32_t *)o->arrays[2].data, (int)o->arrays[2].shape[1]};
+    s.scale = (float)o->numbers[0];
+    s.normalize = o->numbers[1] != 0;
+    s.sigmoid = o->numbers[2] != 0;
+    if (s.logits.shape[0] == 0 || s.k == 0) return cudaSuccess;
+    return cu_launch(cbq_route, ctas_for(s.logits.shape[0], 1), OPERATOR_THREADS, (size_t)s.logits.shape[1] * sizeof(uint64_t), stream, s);
+}
+
+extern "C" const cbq_cuda_operator cbq_cuda_choice[] = {
+    {"indexer_topk", 2, 0, topk_workspace, indexer_topk},
+    {"route", 4, 3, NULL, route},
+    {NULL, 0, 0, NULL, NULL},
+};
