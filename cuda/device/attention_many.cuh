@@ -41,7 +41,8 @@ CBQ_FN many_layout lay_out_many(uint8_t *shared, const attention_args &s) {
 }
 
 // Some columns of a tile's rows of one array; rows that are none are zeros.
-CBQ_FN void stage_rows(uint16_t *to, int64_t pitch, const cbq_cuda_array &a, const attention_args &s, const attention_place &at, int64_t tile, int64_t end) {
+CBQ_FN void stage_rows(uint16_t *to, int64_t pitch, const cbq_cuda_array &a, const attention_args &s, const attention_place &at, int64_t tile,
+                       int64_t end) {
     uint32_t chunks = (uint32_t)(a.shape[3] / HALVES_OF_16_BYTES);
     for (uint32_t i = threadIdx.x; i < MANY_KEYS * chunks; i += MANY_THREADS) {
         uint32_t key = i / chunks, column = i % chunks * HALVES_OF_16_BYTES;
@@ -177,7 +178,8 @@ template <int DTYPE, int TILES> CBQ_FN void attend_many(const attention_args &s)
 // ---- the host's part ----
 
 static bool has_rows_of_16_bytes(const cbq_cuda_array &a) {
-    return (uintptr_t)a.data % 16 == 0 && a.strides[3] == 1 && a.strides[0] % 8 == 0 && a.strides[1] % 8 == 0 && a.strides[2] % 8 == 0 && a.shape[3] % 8 == 0;
+    bool aligned = (uintptr_t)a.data % 16 == 0 && a.shape[3] % 8 == 0 && a.strides[3] == 1;
+    return aligned && a.strides[0] % 8 == 0 && a.strides[1] % 8 == 0 && a.strides[2] % 8 == 0;
 }
 // Whether tensor cores do it, and with how many tiles in shared memory.
 static bool plan_many(attention_args &s, int64_t shared_memory) {
