@@ -29,13 +29,23 @@ _MAX_DIMS = 32  # what NumPy 1 allows
 _MAX_ELEMENTS = (2**63 - 1) // 8  # NumPy counts an array's bytes in an int64, also those of an empty one
 
 
+def as_index(value: Any) -> int | None:
+    """A whole number as an int; None for anything else, such as a bool or an array of several numbers."""
+    if isinstance(value, (bool, np.bool_)):
+        return None
+    try:
+        return operator.index(value)
+    except TypeError:
+        return None
+
+
 def check_threads(threads: int | None, name: str = "threads") -> int:
     """The argument as C takes it: 0 is the default."""
     if threads is None:
         return 0
-    if isinstance(threads, (bool, np.bool_)) or not hasattr(threads, "__index__"):
+    number = as_index(threads)
+    if number is None:
         raise TypeError(f"{name}: expected a whole number from 1, got {type(threads).__name__}")
-    number = operator.index(threads)
     if not 1 <= number <= _core.MAX_THREADS:
         raise ValueError(f"{name}: expected 1 to {_core.MAX_THREADS}, got {number}")
     return number
@@ -43,9 +53,9 @@ def check_threads(threads: int | None, name: str = "threads") -> int:
 
 def check_whole(name: str, value: Any) -> int:
     """A whole number from 1 up, which C can hold."""
-    if isinstance(value, (bool, np.bool_)) or not hasattr(value, "__index__"):
+    number = as_index(value)
+    if number is None:
         raise TypeError(f"{name}: expected a whole number from 1, got {type(value).__name__}")
-    number = operator.index(value)
     if number < 1:
         raise ValueError(f"{name}: expected a whole number from 1, got {number}")
     if number > _MAX_ELEMENTS:

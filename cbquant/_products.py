@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from cbquant import _core
-from cbquant._arguments import check_out, check_threads, empty, float_dtype_name
+from cbquant._arguments import check_out, check_threads, check_word, empty, float_dtype_name
 from cbquant._weights import Weights, as_weights
 
 if TYPE_CHECKING:
@@ -201,8 +201,7 @@ def _bits(array: NDArray[Any]) -> NDArray[Any]:
 
 
 def _check_precision(precision: str, weights: Weights) -> None:
-    if precision not in PRECISIONS:
-        raise ValueError(f"precision: expected one of {', '.join(PRECISIONS)}, got {precision!r}")
+    check_word("precision", precision, PRECISIONS)
     weights.check_precision(precision)
 
 

@@ -185,7 +185,7 @@ def _run(command: Sequence[str], doing: str) -> None:
 
 def sources() -> tuple[list[Path], list[Path]]:
     """The CUDA and the C sources."""
-    return sorted((CUDA / "kernels").glob("*.cu")), [*sorted((CUDA / "host").glob("*.c")), CSRC / "registry.c"]
+    return sorted(CUDA.glob("*/*.cu")), [*sorted((CUDA / "host").glob("*.c")), CSRC / "registry.c"]
 
 
 def nvcc_command(toolkit: Toolkit, archs: Sequence[str], lists: Path) -> list[str]:
@@ -220,7 +220,7 @@ def build(toolkit: Toolkit, archs: Sequence[str], objects: Path, lists: Path, ta
     tag = f"{sys.implementation.cache_tag}{getattr(sys, 'abiflags', '')}"
     version = f"-DCBQ_NVCC_VERSION={toolkit.version[0]}{toolkit.version[1]:02}"
     nvcc, cc = [*nvcc_command(toolkit, archs, lists), version], cc_command(toolkit, archs, lists)
-    jobs = [(nvcc, source, objects / f"{source.stem}.cu.o") for source in kernels]
+    jobs = [(nvcc, source, objects / source.parent.name / f"{source.stem}.o") for source in kernels]
     jobs += [(cc, source, objects / tag / f"{source.stem}.o") for source in host]
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
         list(pool.map(lambda job: compile_once(*job), jobs))

@@ -302,7 +302,7 @@ def test_threads_out_of_range(threads: int) -> None:
         cbquant.set_num_threads(threads)
 
 
-@pytest.mark.parametrize("threads", [1.0, "2", True, [1]])
+@pytest.mark.parametrize("threads", [1.0, "2", True, [1], np.array([1, 2])])
 def test_threads_of_a_wrong_type(threads: Any) -> None:
     with raises(TypeError, "threads: expected a whole number from 1, got"):
         cbquant.dequant(Q8, "q8_0", threads=threads)

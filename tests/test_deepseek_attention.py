@@ -29,7 +29,7 @@ def path(request: pytest.FixtureRequest) -> Path:
 def attend(path: Path, q: Any, k: Any, v: Any, sink: Any = None, threads: int = 1, **rest: Any) -> NDArray[np.float32]:
     """Float32 results of a batch; the memory that they go to is filled with NaN first."""
     out = np.full((*q.shape[:2], v.shape[3]), np.nan, np.float32)
-    scale = q.shape[2] ** -0.5
+    scale = max(q.shape[2], 1) ** -0.5
     path.core.sdpa(bits(q), bits(k), bits(v), out, scale, sink, threads=threads, isa=path.level, **rest)
     return out
 
@@ -120,6 +120,35 @@ def test_rows_of_minus_infinity(path: Path, heads: int) -> None:
         expected = reference.sdpa_decode_sink(q, k, v, others)
         assert np.isfinite(expected).all()
         assert error(attend(path, q, k, v, others), expected) <= EXACT_INPUTS
+
+
+@pytest.mark.parametrize("sink", [np.inf, np.nan, 1.0, -np.inf, None])
+@pytest.mark.parametrize("key", [np.inf, np.nan, 1.0, -np.inf])
+def test_what_is_not_finite_is_so_in_the_reference(path: Path, key: float, sink: float | None) -> None:
+    q, v = np.ones((1, 2, 16), np.float32), drawn((1, 1, 20, 16))
+    k = np.zeros((1, 1, 20, 16), np.float32)
+    k[0, 0, 7, 0] = key
+    sinks = None if sink is None else np.float32([sink, 0])
+    expected = reference.sdpa_decode_sink(q, k, v, sinks)
+    assert np.isnan(expected[0, 0]).all() == (np.isnan([key, sink or 0]).any() or key == np.inf)
+    actual = attend(path, q, k, v, sinks)
+    assert np.array_equal(np.isnan(actual), np.isnan(expected))
+    assert error(np.nan_to_num(actual), np.nan_to_num(expected)) <= EXACT_INPUTS
+
+
+def test_batches_and_widths_of_zero(path: Path) -> None:
+    for shape in ((0, 4, 2, 5, 8, 8), (2, 4, 2, 5, 0, 8), (2, 4, 2, 5, 8, 0), (2, 4, 2, 0, 8, 8), (2, 0, 2, 5, 8, 8)):
+        batch, heads, groups, n, width, columns = shape
+        q, k, v = (
+            drawn((batch, heads, width)),
+            drawn((batch, groups, n, width), seed=1),
+            drawn((batch, groups, n, columns)),
+        )
+        expected = reference.sdpa_decode_sink(q, k, v, None)
+        assert expected.shape == (batch, heads, columns)
+        assert error(attend(path, q, k, v), expected) <= EXACT_INPUTS
+        lists = np.zeros((batch, 3), int) if n else np.full((batch, 3), -1)
+        assert error(sparse_sdpa_decode(q, k, v, lists), reference.sparse_sdpa_decode(q, k, v, lists)) <= EXACT_INPUTS
 
 
 def test_nan_stays_with_its_head(path: Path) -> None:

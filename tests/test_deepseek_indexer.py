@@ -68,6 +68,17 @@ def test_products_below_zero_count_for_nothing(path: Path) -> None:
     assert score(path, q, k, w).tolist() == [[20, -3, 0, 35]]
 
 
+@pytest.mark.parametrize("own_keys", [False, True])
+@pytest.mark.parametrize("shape", [(2, 3, 0, 50), (1, 1, 0, 1), (2, 0, 8, 50), (0, 3, 8, 50), (2, 3, 8, 0)])
+def test_sizes_of_zero(path: Path, shape: tuple[int, ...], own_keys: bool) -> None:
+    q, k, w = operands(*shape, own_keys)
+    expected = reference.indexer_score(q, k, w)
+    assert expected.shape == (shape[0], shape[3])
+    assert np.array_equal(score(path, q, k, w, 2), expected)
+    topk = min(shape[3], 20)
+    assert np.array_equal(select(path, q, k, w, topk, 2), reference.indexer_topk(expected, topk))
+
+
 def test_nan_is_kept(path: Path) -> None:
     q, k, w = operands(1, 20, 64, 100, False)
     k[17, 3] = np.nan

@@ -25,7 +25,7 @@ def operands(heads: int, d: int, width: int, rope: int, n: int, dtype: str = "fl
     """Up-projections small enough that the logits are about as large as those of a model."""
     shapes = [(heads, d), (heads, rope), (heads, d, width), (n, width), (n, rope)]
     q_nope, q_rope, w_uk, ckv, k_rope = (drawn(shape, "float32", seed) for seed, shape in enumerate(shapes))
-    w_uk *= np.float32(width**-0.5)
+    w_uk *= np.float32(max(width, 1) ** -0.5)
     return tuple(x.astype(DTYPES[dtype]) for x in (q_nope, q_rope, w_uk, ckv, k_rope))
 
 
@@ -67,6 +67,16 @@ def test_threads_change_no_bit(path: Path) -> None:
     one = decode(path, arrays)
     for threads in (2, 7):
         assert same_bits(decode(path, arrays, threads), one)
+
+
+@pytest.mark.parametrize("n", [0, 1, 100])
+@pytest.mark.parametrize("heads", [1, 30])
+def test_widths_of_zero(path: Path, heads: int, n: int) -> None:
+    for widths in ((0, 0, 0), (0, 0, 4), (0, 8, 0), (3, 0, 0), (0, 8, 4), (3, 0, 4), (3, 8, 0)):
+        arrays = operands(heads, *widths, n)
+        out = np.full((heads, widths[1]), np.nan, np.float32)
+        path.core.mla(*arrays, out, 0.5, 2, path.level)
+        assert error(out, reference.mla_decode(*arrays, 0.5)) <= EXACT_INPUTS
 
 
 def test_an_empty_cache_is_zeros(path: Path) -> None:

@@ -149,6 +149,21 @@ def test_precisions(precision: str, error: float) -> None:
     assert not same_bits(actual, deepseek.moe_ffn(x, *weights_of, ids, weights))
 
 
+@pytest.mark.parametrize("limit", [0.01, 0.5, 1e9])
+def test_limit(limit: float) -> None:
+    weights_of = layer()
+    x, ids, weights = tokens(8)
+    decoded = [t.dequant() for t in weights_of]
+    actual = deepseek.moe_ffn(x, *weights_of, ids, weights, limit=limit)
+    assert_close(actual, reference.moe_ffn(x, *decoded, ids, weights, limit=limit), 2e-5)
+    assert same_bits(actual, deepseek.moe_ffn(x, *weights_of, ids, weights)) == (limit == 1e9)
+    x[0, 0] = np.nan
+    assert (
+        np.isnan(deepseek.moe_ffn(x, *weights_of, ids, weights, limit=limit)).any(axis=1).tolist()
+        == [True] + [False] * 7
+    )
+
+
 def test_no_expert_and_one_expert_twice() -> None:
     weights_of = layer()
     x, _, weights = tokens(6, 3)
@@ -246,6 +261,11 @@ GATE, UP, DOWN = layer()
         ({"ids": WEIGHTS}, TypeError, "ids: expected integers, got dtype float32"),
         ({"weights": WEIGHTS[:, :1]}, ValueError, "weights: expected the shape of ids, (2, 2), got (2, 1)"),
         ({"precision": "f64"}, ValueError, "precision: expected one of f32, bf16, q8, q16, got 'f64'"),
+        ({"limit": 0}, ValueError, "limit: expected a number above 0, got 0.0"),
+        ({"limit": np.nan}, ValueError, "limit: expected a finite number, got nan"),
+        ({"limit": "10"}, TypeError, "limit: expected a number, got str"),
+        ({"precision": X}, TypeError, "precision: expected one of f32, bf16, q8, q16, got ndarray"),
+        ({"threads": X}, TypeError, "threads: expected a whole number from 1, got ndarray"),
         ({"out": np.empty((2, 31), np.float32)}, ValueError, "out: expected shape (2, 32), got (2, 31)"),
         ({"out": X[:, :32]}, ValueError, "out: expected a C-contiguous array, got a strided one"),
         ({"out": X.reshape(-1)[:64].reshape(2, 32)}, ValueError, "out: expected memory of its own, it overlaps x"),

@@ -6,13 +6,14 @@ True
 
 `load` copies a tensor to a GPU, as a `Weight` in its own format; `dequant`, `matmul` and `moe_matmul` work with it.
 ndarrays give ndarrays, arrays of torch, CuPy and JAX give theirs, on the stream that is named or that their library
-works on. Nothing here falls back to the CPU.
+works on. `deepseek` has the operators of DeepSeek-V4. Nothing here falls back to the CPU.
 
 Importing this does not touch the driver.
 """
 
 from __future__ import annotations
 
+from cbquant.cuda import deepseek
 from cbquant.cuda._array import DeviceArray
 from cbquant.cuda._dequant import dequant
 from cbquant.cuda._device import device_info, last_kernel
@@ -25,6 +26,7 @@ __all__ = [
     "CudaError",
     "DeviceArray",
     "Weight",
+    "deepseek",
     "dequant",
     "device_info",
     "is_available",

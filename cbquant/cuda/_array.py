@@ -19,6 +19,7 @@ TYPES = {
     "float32": (2, 32, "<f4"),
     "float16": (2, 16, "<f2"),
     "bfloat16": (4, 16, "<u2"),
+    "int32": (0, 32, "<i4"),
 }
 CUDA, CUDA_MANAGED = 2, 13  # DLPack's numbers of the types of devices
 
@@ -33,7 +34,7 @@ class DeviceArray:
     ----------
     shape : tuple of int
     dtype : str
-        ``"float32"``, ``"float16"`` or ``"bfloat16"``.
+        ``"float32"``, ``"float16"`` or ``"bfloat16"``; ``"int32"`` of indices.
     device : int
         The index of its device.
     """
@@ -100,8 +101,11 @@ class DeviceArray:
         CudaError
             The copy failed, or what was to write the array did.
         """
-        result = _arguments.empty(self.shape, self.dtype) if out is None else out
-        target = _arguments.check_out(result, self.shape, self.dtype)
+        if self.dtype == "int32":
+            result = target = _arguments.check_integers_out(out, self.shape, np.dtype(np.int32))
+        else:
+            result = _arguments.empty(self.shape, self.dtype) if out is None else out
+            target = _arguments.check_out(result, self.shape, self.dtype)
         native = _driver.ready("to_numpy", self.device)
         native.download(self._memory, self._offset, target.reshape(-1).view(np.uint8), self._stream)
         return result

@@ -27,6 +27,8 @@ def load() -> Native | None:
 
 def ready(operation: str, device: int = 0) -> Native:
     """The module, where it can be used; a CudaError where not, a ValueError where there is no such device."""
+    if isinstance(device, bool) or not hasattr(device, "__index__"):
+        raise TypeError(f"device: expected the index of a GPU, got {type(device).__name__}")
     native = load()
     if native is None:
         raise CudaError(operation, "notBuilt", -1, NOT_BUILT)

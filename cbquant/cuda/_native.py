@@ -21,6 +21,8 @@ class Memory(Protocol):
 Place = tuple[Memory, int]
 #: Rows of floats: a place, float32, float16 or bfloat16, the distance of rows in elements.
 Rows = tuple[Memory, int, str, int]
+#: An operator's array: memory (None while sizes are asked for), offset, type, shape, strides in elements.
+Described = tuple[Memory | None, int, str, tuple[int, ...], tuple[int, ...]]
 #: Format's tag, precision (0: bf16, 1: f32), m, n, k, experts, picks (0 and 1 without experts).
 Problem = tuple[int, int, int, int, int, int, int]
 
@@ -75,6 +77,21 @@ class Native(Protocol):
     def moe_sum(
         self, tokens: int, picks: int, n: int, z: Place, weights: Place, ids: Place, y: Rows, stream: int, /
     ) -> str: ...
+
+    # cuda/host/operators.c
+    def operator_workspace(
+        self, device: int, name: str, arrays: tuple[Described | None, ...], numbers: tuple[float, ...], /
+    ) -> int: ...
+    def run_operator(
+        self,
+        device: int,
+        name: str,
+        arrays: tuple[Described | None, ...],
+        numbers: tuple[float, ...],
+        workspace: Place | None,
+        stream: int,
+        /,
+    ) -> None: ...
 
     # cuda/host/dlpack_export.c, dlpack_import.c
     def to_dlpack(

@@ -15,8 +15,9 @@ from cbquant.cuda._native import Memory, Native, Rows
 
 # DLPack's code of a type and its bits, and the typestr of __cuda_array_interface__.
 _BY_CODE = {(code, bits): name for name, (code, bits, _) in TYPES.items()}
-_BY_CODE |= {(1, 16): "uint16", (0, 32): "int32", (0, 64): "int64", (2, 64): "float64"}
+_BY_CODE |= {(1, 16): "uint16", (0, 64): "int64", (2, 64): "float64"}
 _BY_TYPESTR = {"<f4": "float32", "<f2": "float16", "<V2": "bfloat16", "<u2": "uint16", "<i4": "int32", "<i8": "int64"}
+_BY_TYPESTR["<f8"] = "float64"
 
 
 @dataclass(frozen=True)
@@ -93,7 +94,7 @@ def take(native: Native, array: Any, name: str, device: int, stream: int, writab
         operand = _from_interface(native, array, name, device, stream, writable)
     if operand.memory.device != device:
         raise ValueError(
-            f"{name}: expected an array on device {device}, as the weights, got device {operand.memory.device}"
+            f"{name}: expected an array on device {device}, as the others, got device {operand.memory.device}"
         )
     return operand
 

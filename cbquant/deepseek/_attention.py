@@ -58,7 +58,7 @@ def sdpa_decode_sink(
     -------
     ndarray
         `out`, or a new array of q's dtype. Heads whose logits all are -infinity are zeros; a single such logit leaves
-        its value out, whatever that is.
+        its value out, whatever that is. A sink of +infinity takes all: zeros, too.
 
     Raises
     ------

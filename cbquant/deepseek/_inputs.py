@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import operator
 from functools import cache
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
-from cbquant._arguments import DTYPES, empty, float_dtype_name
+from cbquant._arguments import DTYPES, as_index, empty, float_dtype_name
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -222,9 +221,9 @@ def outputs(out: Any, count: int) -> tuple[Any, ...]:
 
 def whole(value: Any, name: str, low: int, high: int) -> int:
     """A whole number within limits."""
-    if isinstance(value, (bool, np.bool_)) or not hasattr(value, "__index__"):
+    number = as_index(value)
+    if number is None:
         raise TypeError(f"{name}: expected a whole number from {low}, got {type(value).__name__}")
-    number = operator.index(value)
     if not low <= number <= high:
         raise ValueError(f"{name}: expected {low} to {high}, got {number}")
     return number

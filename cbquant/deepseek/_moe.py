@@ -11,7 +11,7 @@ from cbquant._arguments import check_out, check_threads, empty
 from cbquant._formats import get
 from cbquant._products import _bits, _check_precision, _factors, _groups, _ids, _store
 from cbquant._weights import BlockWeights, Weights, as_weights
-from cbquant.deepseek._inputs import Sizes, check_apart, dtype_of, floats
+from cbquant.deepseek._inputs import Sizes, check_apart, dtype_of, floats, number
 from cbquant.tensor import QuantTensor
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ def moe_ffn(
     *,
     fmt: str | None = None,
     precision: str = "f32",
+    limit: float | None = None,
     out: NDArray[Any] | None = None,
     threads: int | None = None,
 ) -> NDArray[Any]:
@@ -56,6 +57,9 @@ def moe_ffn(
         The format of blocks that are given as bytes.
     precision : "f32", "bf16", "q8" or "q16"
         Of the products, as for `cbquant.matmul`.
+    limit : float, optional
+        Above 0: gate(x) becomes at most that, and up(x) is clipped to -limit .. limit, before the silu. DeepSeek-V4's
+        ``swiglu_limit``, 10. By default nothing is clipped.
     out : ndarray, optional
         Where to write: ``[T, N]``, C-contiguous, apart from the inputs; float32, float16, bfloat16, or uint16 for the
         bits of bfloat16.
@@ -71,8 +75,8 @@ def moe_ffn(
     Raises
     ------
     ValueError
-        Shapes that do not fit, an expert that is not there, an unknown precision, an `out` that does not fit or
-        overlaps; in "q8" and "q16" a NaN or an infinity.
+        Shapes that do not fit, an expert that is not there, an unknown precision, a limit that is not above 0, an `out`
+        that does not fit or overlaps; in "q8" and "q16" a NaN or an infinity.
     TypeError
         A wrong type of array, dtype or number.
 
@@ -98,6 +102,7 @@ def moe_ffn(
     factors = _factors(weights, chosen.shape)
     for experts_of in experts:
         _check_precision(precision, experts_of)
+    bound = None if limit is None else _limit(limit)
     shape = sizes.shape("T N")
     if out is not None:
         check_out(out, shape)
@@ -107,7 +112,7 @@ def moe_ffn(
     count = check_threads(threads)
     total = np.zeros(shape, np.float32)
     for expert, members, slots in _groups(chosen):
-        parts = _ffn(tokens[members], [w.matrix(expert) for w in experts], precision, count)
+        parts = _ffn(tokens[members], [w.matrix(expert) for w in experts], precision, bound, count)
         with np.errstate(over="ignore", invalid="ignore"):  # as the products themselves
             parts *= factors[members, slots, None]
             if (members[1:] == members[:-1]).any():  # a token that chose this expert twice
@@ -117,7 +122,16 @@ def moe_ffn(
     return _store(empty(shape, dtype_of(tokens)) if out is None else out, total)
 
 
-def _ffn(x: NDArray[Any], expert: list[Weights], precision: str, threads: int) -> NDArray[np.float32]:
+def _limit(limit: float) -> float:
+    bound = number(limit, "limit")
+    if bound <= 0:
+        raise ValueError(f"limit: expected a number above 0, got {bound}")
+    return bound
+
+
+def _ffn(
+    x: NDArray[Any], expert: list[Weights], precision: str, limit: float | None, threads: int
+) -> NDArray[np.float32]:
     """One expert, its gate, up and down, for the tokens that chose it."""
     gate, up, down = expert
 
@@ -126,8 +140,11 @@ def _ffn(x: NDArray[Any], expert: list[Weights], precision: str, threads: int) -
         w.multiply(_bits(np.ascontiguousarray(a)), dtype_of(a), result, "float32", len(a), precision, threads)
         return result
 
-    inner = product(x, gate)
-    _core.swiglu(inner, product(x, up), inner, threads)
+    inner, factors = product(x, gate), product(x, up)
+    if limit is not None:
+        np.minimum(inner, np.float32(limit), out=inner)
+        np.clip(factors, np.float32(-limit), np.float32(limit), out=factors)
+    _core.swiglu(inner, factors, inner, threads)
     return product(inner, down)
 
 

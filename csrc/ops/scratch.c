@@ -12,7 +12,7 @@ void *cbq_aligned_alloc(int64_t bytes) {
 
 cbq_code cbq_scratch_open(cbq_scratch *s, int slots, int64_t slot_bytes, cbq_status *st) {
     s->slots = slots;
-    s->slot_bytes = (slot_bytes + LINE - 1) / LINE * LINE;
+    s->slot_bytes = slot_bytes > 0 ? (slot_bytes + LINE - 1) / LINE * LINE : LINE; /* slots are told apart by their places */
     for (int i = 0; i < slots; i++) atomic_flag_clear(&s->taken[i]);
     s->memory = s->slot_bytes > PTRDIFF_MAX / slots ? NULL : cbq_aligned_alloc(slots * s->slot_bytes);
     if (!s->memory) return cbq_fail(st, CBQ_NO_MEMORY, "no memory for %d pieces of %lld bytes", slots, (long long)s->slot_bytes);

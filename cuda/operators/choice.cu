@@ -134,7 +134,58 @@ static cudaError_t indexer_topk(const cbq_cuda_operands *o, cudaStream_t stream)
     s.k = (uint32_t)o->arrays[1].shape[1];
     s.indices = (int32_t *)o->arrays[1].data;
     if (s.k == 0 || s.score.shape[0] == 0) return cudaSuccess;
-    return s.k <= MOST_BY_CHUNKS ? top_by_chunks(s, (uint64_t *)o->workspace, stream) : top_by_sorting(s, (uint64_t *)o->workspace, stream);
+    return (s.k <= MOST_BY_CHUNKS ? top_by_chunks : top_by_sorting)(s, (uint64_t *)o->workspace, stream);
+}
+
+// ---- the list that attention gathers ----
+
+struct list_args {
+    cbq_cuda_array topk;
+    int32_t *list; // [B, m]
+    int64_t m, n_kv, first_of_window;
+};
+
+// A CTA to a list. Positions before the window are sorted, those that repeat are taken out, and the window follows them.
+extern "C" __global__ void __launch_bounds__(OPERATOR_THREADS) cbq_gather_list(list_args s) {
+    __shared__ uint64_t keys[CHUNK];
+    __shared__ uint32_t kept;
+    enum { OWN = CHUNK / OPERATOR_THREADS };
+    const uint64_t lowest_first = (uint64_t)1 << 32; // position p is the key lowest_first - p, and 0 is no position
+    for (uint32_t i = threadIdx.x; i < CHUNK; i += OPERATOR_THREADS) {
+        int64_t p = -1, at = i < s.topk.shape[1] ? place(s.topk, blockIdx.x, i) : 0;
+        if (i < s.topk.shape[1]) p = s.topk.type == CBQ_CUDA_I64 ? ((const int64_t *)s.topk.data)[at] : ((const int32_t *)s.topk.data)[at];
+        keys[i] = p >= 0 && p < s.first_of_window ? lowest_first - (uint64_t)p : 0;
+    }
+    if (threadIdx.x == 0) kept = 0;
+    cu_barrier();
+    sort_chunk(keys, 0);
+    uint64_t own[OWN];
+#pragma unroll
+    for (uint32_t j = 0; j < OWN; j++) {
+        uint32_t i = threadIdx.x + j * OPERATOR_THREADS;
+        own[j] = i > 0 && keys[i] == keys[i - 1] ? 0 : keys[i];
+    }
+    cu_barrier();
+#pragma unroll
+    for (uint32_t j = 0; j < OWN; j++) keys[threadIdx.x + j * OPERATOR_THREADS] = own[j];
+    cu_barrier();
+    sort_chunk(keys, 0);
+    for (uint32_t i = threadIdx.x; i < CHUNK; i += OPERATOR_THREADS)
+        if (keys[i] != 0 && (i + 1 == CHUNK || keys[i + 1] == 0)) kept = i + 1; // one thread finds it
+    cu_barrier();
+    int32_t *list = s.list + blockIdx.x * s.m;
+    for (int64_t i = threadIdx.x; i < s.m; i += OPERATOR_THREADS) {
+        int64_t p = i < kept ? (int64_t)(lowest_first - keys[i]) : s.first_of_window + i - kept;
+        list[i] = p < s.n_kv ? (int32_t)p : -1;
+    }
+}
+// topk int32 or int64 [B, k], k <= CHUNK, y int32 [B, m] contiguous; numbers: n_kv, window.
+static cudaError_t gather_list(const cbq_cuda_operands *o, cudaStream_t stream) {
+    list_args s = {o->arrays[0], (int32_t *)o->arrays[1].data, o->arrays[1].shape[1], (int64_t)o->numbers[0]};
+    s.first_of_window = s.n_kv > (int64_t)o->numbers[1] ? s.n_kv - (int64_t)o->numbers[1] : 0;
+    if (s.topk.shape[0] == 0 || s.m == 0) return cudaSuccess;
+    if (s.topk.shape[1] > CHUNK) return cudaErrorInvalidValue;
+    return cu_launch(cbq_gather_list, ctas_for(s.topk.shape[0], 1), OPERATOR_THREADS, 0, stream, s);
 }
 
 // ---- experts ----
@@ -170,7 +221,8 @@ extern "C" __global__ void __launch_bounds__(OPERATOR_THREADS) cbq_route(route_c
     CU_DYNAMIC_SHARED(shared);
     uint64_t *keys = (uint64_t *)shared, last = ~(uint64_t)0;
     int64_t t = blockIdx.x, experts = s.logits.shape[1];
-    for (int64_t e = threadIdx.x; e < experts; e += OPERATOR_THREADS) keys[e] = choice_key(unbiased_score(s, t, e) + get(s.bias, place(s.bias, e)), e);
+    for (int64_t e = threadIdx.x; e < experts; e += OPERATOR_THREADS)
+        keys[e] = choice_key(unbiased_score(s, t, e) + get(s.bias, place(s.bias, e)), e);
     float total = 0;
     for (int j = 0; j < s.k; j++) {
         uint64_t best = 0;
@@ -200,6 +252,7 @@ static cudaError_t route(const cbq_cuda_operands *o, cudaStream_t stream) {
 
 extern "C" const cbq_cuda_operator cbq_cuda_choice[] = {
     {"indexer_topk", 2, 0, topk_workspace, indexer_topk},
+    {"gather_list", 2, 2, NULL, gather_list},
     {"route", 4, 3, NULL, route},
     {NULL, 0, 0, NULL, NULL},
 };

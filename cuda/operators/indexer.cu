@@ -43,7 +43,9 @@ extern "C" __global__ void __launch_bounds__(OPERATOR_THREADS) cbq_indexer_score
 #pragma unroll
                 for (int i = 0; i < OWN_KEYS; i++) k[i] = keys[(key + i) * PITCH + d];
 #pragma unroll
-                for (int i = 0; i < OWN_HEADS * OWN_KEYS; i++) sums[i / OWN_KEYS][i % OWN_KEYS] = fmaf(q[i / OWN_KEYS], k[i % OWN_KEYS], sums[i / OWN_KEYS][i % OWN_KEYS]);
+                for (int i = 0; i < OWN_HEADS; i++)
+#pragma unroll
+                    for (int j = 0; j < OWN_KEYS; j++) sums[i][j] = fmaf(q[i], k[j], sums[i][j]);
             }
         }
 #pragma unroll

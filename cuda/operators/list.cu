@@ -4,9 +4,11 @@
 #include <stddef.h>
 
 extern "C" {
-extern const cbq_cuda_operator cbq_cuda_elementwise[], cbq_cuda_rope[], cbq_cuda_tokens[], cbq_cuda_choice[], cbq_cuda_indexer[], cbq_cuda_attention[];
+extern const cbq_cuda_operator cbq_cuda_elementwise[], cbq_cuda_rope[], cbq_cuda_tokens[];
+extern const cbq_cuda_operator cbq_cuda_choice[], cbq_cuda_indexer[], cbq_cuda_attention[];
 }
-static const cbq_cuda_operator *const lists[] = {cbq_cuda_elementwise, cbq_cuda_rope, cbq_cuda_tokens, cbq_cuda_choice, cbq_cuda_indexer, cbq_cuda_attention};
+static const cbq_cuda_operator *const lists[] = {cbq_cuda_elementwise, cbq_cuda_rope, cbq_cuda_tokens,
+                                                 cbq_cuda_choice, cbq_cuda_indexer, cbq_cuda_attention};
 
 extern "C" const cbq_cuda_operator *cbq_cuda_operator_at(int i) {
     for (const cbq_cuda_operator *list : lists)

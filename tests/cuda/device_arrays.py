@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from tests.cuda.shim import Shim
 
-CUDA, BFLOAT = 2, 4  # of DLPack
+HOST, CUDA, BFLOAT = 1, 2, 4  # of DLPack
 _VERSIONED_HEAD = 32  # bytes before the tensor in DLManagedTensorVersioned
 
 
@@ -36,13 +36,35 @@ class WithDLPack:
             raise TypeError("unexpected keyword argument 'max_version'")
         self.streams.append(stream)
         capsule = bits(self.array).__dlpack__(**({"max_version": (1, 0)} if self.versioned else {}))
-        name = b"dltensor_versioned" if self.versioned else b"dltensor"
-        get = ctypes.pythonapi.PyCapsule_GetPointer
-        get.restype, get.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
-        tensor = get(capsule, name) + (_VERSIONED_HEAD if self.versioned else 0)
-        (ctypes.c_int32 * 2).from_address(tensor + 8)[:] = [CUDA, self.device]
+        tensor = set_device(capsule, CUDA, self.device)
         if self.array.dtype.name == "bfloat16":
             ctypes.c_uint8.from_address(tensor + 20).value = BFLOAT
+        return capsule
+
+
+def set_device(capsule: Any, kind: int, index: int) -> int:
+    """Write another device into a capsule; the address of its DLTensor."""
+    versioned = "dltensor_versioned" in repr(capsule)
+    get = ctypes.pythonapi.PyCapsule_GetPointer
+    get.restype, get.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+    managed: int = get(capsule, b"dltensor_versioned" if versioned else b"dltensor")
+    tensor = managed + (_VERSIONED_HEAD if versioned else 0)
+    (ctypes.c_int32 * 2).from_address(tensor + 8)[:] = [kind, index]
+    return tensor
+
+
+class OnHost:
+    """A DeviceArray as if its memory were the host's, which with the shim it is: for consumers without a GPU."""
+
+    def __init__(self, array: Any, versioned: bool) -> None:
+        self.array, self.versioned = array, versioned
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return HOST, 0
+
+    def __dlpack__(self, **_: Any) -> Any:
+        capsule = self.array.__dlpack__(max_version=(1, 0) if self.versioned else None)
+        set_device(capsule, HOST, 0)
         return capsule
 
 

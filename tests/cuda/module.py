@@ -23,7 +23,7 @@ ARCHITECTURES = "sm_80 compute_80"
 @cache
 def build_module() -> Path | Exception:
     """The module's file. A build that fails is remembered: every test would try it again."""
-    kernels = sorted((ROOT / "cuda" / "kernels").glob("*.cu"))
+    kernels = sorted((ROOT / "cuda").glob("*/*.cu"))
     suffix = str(sysconfig.get_config_var("EXT_SUFFIX"))
     # Of C files alone, so that tests of kernels share the objects of those.
     c_flags = [f'-DCBQ_CUDA_ARCHS="{ARCHITECTURES}"', f"-isystem{sysconfig.get_path('include')}"]

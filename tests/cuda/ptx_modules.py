@@ -1,4 +1,4 @@
-"""cuda/kernels as nvcc compiles them, for the interpreter."""
+"""Kernels of cuda/ as nvcc compiles them, for the interpreter."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ ARCHITECTURES = ("sm_80", "sm_90a")
 FLAGS = ["-std=c++17", "-O3", "-fmad=false", "-Werror=all-warnings"]
 
 
-def load_kernels(name: str, architecture: str) -> ptx.Loaded:
-    """cuda/kernels/NAME.cu."""
-    return ptx.load(kernels_ptx(ROOT / "cuda" / "kernels" / f"{name}.cu", architecture).read_text())
+def load_kernels(name: str, architecture: str, folder: str = "kernels") -> ptx.Loaded:
+    """cuda/FOLDER/NAME.cu."""
+    return ptx.load(kernels_ptx(ROOT / "cuda" / folder / f"{name}.cu", architecture).read_text())
 
 
 def kernels_ptx(source: Path, architecture: str) -> Path:

@@ -16,7 +16,8 @@ from cbquant.cuda import _driver
 from cbquant.testing import assert_bits_equal
 from tests.cuda.device_arrays import WithDLPack, WithInterface, upload
 from tests.cuda.shim import Shim
-from tests.paths import as_float, random_blocks
+from tests.paths import ROOT, as_float, random_blocks
+from tests.test_contributing import blocks, run_block
 
 FORMATS = {f.name: f for f in cbquant.formats()}
 DTYPES = {"float32": np.float32, "float16": np.float16, "bfloat16": ml_dtypes.bfloat16}
@@ -101,6 +102,9 @@ def test_load_refuses(native: Any) -> None:
         assert text in str(caught.value)
     with pytest.raises(ValueError, match="device: expected 0 to 0, got 1"):
         cuda.load(tensor("q8_0"), device=1)
+    for device in ("cuda:0", True, 1.0):
+        with pytest.raises(TypeError, match="device: expected the index of a GPU, got"):
+            cuda.load(tensor("q8_0"), device=device)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match=r"made by cbquant\.cuda\.load"):
         cuda.Weight()
 
@@ -112,7 +116,7 @@ def test_each_device_has_its_weights(shim: Shim, monkeypatch: pytest.MonkeyPatch
     shim.call("cudaGetDevice", ctypes.byref(current))
     assert (w.device, current.value) == (1, 0)
     assert cuda.matmul(x, w).shape == (1, 3)
-    with pytest.raises(ValueError, match="out: expected an array on device 1, as the weights, got device 0"):
+    with pytest.raises(ValueError, match="out: expected an array on device 1, as the others, got device 0"):
         w.dequant(out=cuda.load(tensor("q8_0")).dequant())
     shim.call("cudaGetDevice", ctypes.byref(current))
     assert current.value == 0
@@ -297,3 +301,15 @@ def test_events_measure_time(native: Any) -> None:
     assert 0 <= begin.elapsed_ms(end) < 1000
     with pytest.raises(TypeError, match="later: expected Event"):
         begin.elapsed_ms(1)
+
+
+# ---- the page ----
+
+
+def test_the_examples_of_the_page_run(native: Any) -> None:
+    """Those that need a GPU; tests.test_contributing runs the others."""
+    names: dict[str, Any] = {"cbquant": cbquant, "np": np}
+    found = blocks(ROOT / "docs" / "cuda.md", "py")
+    assert found
+    for _, code, line in found:
+        run_block(code, "cuda.md", line, names)

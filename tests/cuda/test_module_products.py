@@ -133,7 +133,7 @@ def test_what_x_must_be(shim: Shim, w: cuda.Weight) -> None:
         (
             WithDLPack(device[:, :K], device=3),
             ValueError,
-            "x: expected an array on device 0, as the weights, got",
+            "x: expected an array on device 0, as the others, got",
         ),
         (WithInterface(X), ValueError, "of the host"),
     ]:

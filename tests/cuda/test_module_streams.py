@@ -13,7 +13,7 @@ import pytest
 
 from cbquant import cuda
 from cbquant.cuda import _workspace
-from tests.cuda.device_arrays import WithDLPack, WithInterface, capture, upload
+from tests.cuda.device_arrays import OnHost, WithDLPack, WithInterface, capture, upload
 from tests.cuda.product_inputs import FACTORS, IDS, PICKS, RNG, K, N, T, X, tensor
 from tests.cuda.shim import Shim
 
@@ -167,6 +167,22 @@ def test_device_arrays_offer_dlpack(native: Any, stream: int) -> None:
     for wrong in ({"copy": True}, {"dl_device": (1, 0)}):
         with pytest.raises(BufferError):
             cuda.load(X).dequant().__dlpack__(**wrong)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("versioned", [True, False])
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+def test_another_consumer_reads_the_capsule(shim: Shim, dtype: str, versioned: bool) -> None:
+    array = cuda.load(X).dequant(dtype)
+    live = shim.library.shim_live(None)
+    view = np.from_dlpack(OnHost(array, versioned))
+    assert np.array_equal(view, X.astype(dtype))
+    del array
+    gc.collect()
+    assert shim.library.shim_live(None) == live
+    assert np.array_equal(view[1:, ::2], X.astype(dtype)[1:, ::2])
+    del view
+    gc.collect()
+    assert shim.library.shim_live(None) == live - 1
 
 
 def test_dlpack_of_other_kinds_is_refused(native: Any) -> None:

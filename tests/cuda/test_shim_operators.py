@@ -1,4 +1,5 @@
-"""The operators of DeepSeek-V4 on the device, compiled by g++ and run with threads on the CPU, against float64."""
+"""The operators of DeepSeek-V4 on the device, compiled by g++ and run with threads on the CPU, and as nvcc compiles
+them, in the interpreter, against float64."""
 
 from __future__ import annotations
 
@@ -12,22 +13,35 @@ from numpy.typing import NDArray
 from cbquant.reference import deepseek as reference
 from tests.attention_inputs import ATTENTION
 from tests.cuda.operators import Operators
+from tests.cuda.ptx_modules import ARCHITECTURES, load_kernels
 from tests.cuda.shim import KERNEL_INCLUDES, Shim, build, why_not
 from tests.deepseek_inputs import DTYPES, assert_close, draw, order
 from tests.paths import ROOT
+from tests.ptx.nvcc import find_nvcc
 
 pytestmark = pytest.mark.skipif(why_not() is not None, reason=str(why_not()))
 
 
-@pytest.fixture(scope="module")
-def library() -> Shim:
-    sources = sorted((ROOT / "cuda" / "operators").glob("*.cu"))
-    return Shim(build(sources, KERNEL_INCLUDES))
+SOURCES = sorted((ROOT / "cuda" / "operators").glob("*.cu"))
+#: Kernels run as fibers in two schedules, and as PTX of two architectures.
+WAYS = ["0", "1", *ARCHITECTURES]
 
 
-@pytest.fixture(params=range(2))
-def ops(library: Shim, request: pytest.FixtureRequest) -> Iterator[Operators]:
-    library.seed(request.param)
+@pytest.fixture(scope="module", params=WAYS)
+def library(request: pytest.FixtureRequest) -> Shim:
+    shim = Shim(build(SOURCES, KERNEL_INCLUDES))
+    if request.param not in ARCHITECTURES:
+        shim.seed(int(request.param))
+        return shim
+    if find_nvcc() is None:
+        pytest.skip("nvcc not found: the device code is not compiled")
+    with_kernels = [s.stem for s in SOURCES if "__global__" in s.read_text()]
+    shim.interpret([load_kernels(name, request.param, "operators") for name in with_kernels])
+    return shim
+
+
+@pytest.fixture
+def ops(library: Shim) -> Iterator[Operators]:
     yield Operators(library)
     library.free()
 
@@ -194,6 +208,43 @@ def test_attention(
     assert_close(y, reference.sdpa_decode_sink(q, k, v, sink, scale, lengths), ATTENTION[dtype])
 
 
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(
+    ("heads", "kv_heads", "n", "width", "rope", "value_width"),
+    [(64, 1, 70, 64, 0, 64), (40, 2, 33, 128, 0, 128), (70, 1, 50, 192, 64, 192), (16, 1, 5, 512, 64, 512)],
+)
+@pytest.mark.parametrize("is_shared", [False, True])
+@pytest.mark.parametrize("memory", [99, 163])
+def test_many_heads_of_one_cache(
+    ops: Operators,
+    dtype: str,
+    heads: int,
+    kv_heads: int,
+    n: int,
+    width: int,
+    rope: int,
+    value_width: int,
+    is_shared: bool,
+    memory: int,
+) -> None:
+    """Tensor cores, where the types are halves and a tile has room in shared memory."""
+    batch, scale = 2, 1 / np.sqrt(width + rope)
+    q, sink = draw(0, (batch, heads, width), dtype), draw(3, (heads,), dtype, 3)
+    k, v = draw(1, (batch, kv_heads, n, width), dtype), draw(2, (batch, kv_heads, n, value_width), dtype)
+    q2, k2 = draw(4, (batch, heads, rope), dtype), draw(5, (batch, kv_heads, n, rope), dtype)
+    lengths = np.array([n, n // 2])
+    ops.shim.launched()
+    y = ops.empty((batch, heads, value_width), DTYPES[dtype])
+    more = [q2, k2] if rope else [None, None]
+    ops.run("attention", [q, k, k if is_shared else v, *more, sink, lengths, None], [y], [scale], 5, memory)
+    expected = reference.sdpa_decode_sink(
+        np.concatenate([q, q2], -1), np.concatenate([k, k2], -1), k if is_shared else v, sink, scale, lengths
+    )
+    assert_close(y, expected, ATTENTION[dtype])
+    has_room = is_shared or memory > 99 or width < 512
+    assert ("many" in ops.shim.launched()[0]) == (dtype != "float32" and has_room)
+
+
 def test_attention_over_a_list(ops: Operators) -> None:
     q, k = draw(0, (2, 5, 64)), draw(1, (2, 1, 90, 64))
     rows = np.array([[3, 89, -1, 0, 40, 41, -1], [-1, -1, -1, -1, -1, -1, -1]], np.int32)
@@ -206,18 +257,28 @@ def test_attention_over_a_list(ops: Operators) -> None:
 
 def test_attention_with_extreme_logits(ops: Operators) -> None:
     q, k, v = draw(0, (1, 3, 64)), draw(1, (1, 1, 200, 64)), draw(2, (1, 1, 200, 64))
-    k[0, 0, ::7] = -np.inf * np.sign(q[0, 0])  # of the first head: a logit of -inf
-    v[0, 0, 0] = np.inf
+    k[0, 0, ::7] = -1e30 * np.sign(q[0, 0])  # logits of the first head that weigh nothing
     q[0, 1] = 0
-    k[0, 0, ::7, :] = np.where(np.isinf(k[0, 0, ::7]), -1e30 * np.sign(q[0, 0]), k[0, 0, ::7])
-    v[0, 0, 0] = 1
     sinks = np.float32([1e4, -1e4, 0])
     y = ops.empty((1, 3, 64))
     ops.run("attention", [q, k, v, None, None, sinks, None, None], [y], [1.0])
     assert_close(y, reference.sdpa_decode_sink(q, k, v, sinks, 1.0), 1e-4)
-    empty = ops.empty((1, 3, 64))
-    ops.run("attention", [q, k, v, None, None, None, np.int32([0]), None], [empty], [1.0])
-    assert not empty.any()
+
+
+def test_a_row_of_weight_0_adds_nothing(ops: Operators) -> None:
+    q, k, v = np.ones((1, 2, 64), np.float32), draw(1, (1, 1, 70, 64)), draw(2, (1, 1, 70, 64))
+    k[0, 0, 3, 0] = -np.inf
+    v[0, 0, 3] = np.inf
+    y = ops.empty((1, 2, 64))
+    ops.run("attention", [q, k, v, None, None, None, None, None], [y], [1.0])
+    assert_close(y, reference.sdpa_decode_sink(q, k, v, None, 1.0), 1e-4)
+
+
+def test_attention_over_nothing(ops: Operators) -> None:
+    q, k = draw(0, (1, 3, 64)), draw(1, (1, 1, 20, 64))
+    y = ops.empty((1, 3, 64))
+    ops.run("attention", [q, k, k, None, None, None, np.int32([0]), None], [y], [1.0])
+    assert not y.any()
 
 
 def test_mla(ops: Operators) -> None:

@@ -20,9 +20,10 @@ def sdpa_decode_sink(q: Any, k: Any, v: Any, sink: Any, scale: float | None = No
     if queries.ndim == 3:
         counts = [keys.shape[2]] * len(queries) if lengths is None else lengths
         cases = zip(queries, keys, values, counts, strict=True)
-        return np.array([sdpa_decode_sink(a, b[:, :n], c[:, :n], sink, scale) for a, b, c, n in cases])
+        results = [sdpa_decode_sink(a, b[:, :n], c[:, :n], sink, scale) for a, b, c, n in cases]
+        return np.array(results, np.float64).reshape(*queries.shape[:2], values.shape[3])
     heads, width = queries.shape
-    factor = 1 / math.sqrt(width) if scale is None else scale
+    factor = 1 / math.sqrt(max(width, 1)) if scale is None else scale
     sinks = np.full(heads, -np.inf) if sink is None else np.asarray(sink).astype(np.float64)
     share = heads // len(keys)
     return np.array(
@@ -31,14 +32,15 @@ def sdpa_decode_sink(q: Any, k: Any, v: Any, sink: Any, scale: float | None = No
 
 
 def _head(q: Doubles, k: Doubles, v: Doubles, sink: float, scale: float) -> Doubles:
-    logits = scale * (k @ q)
-    largest = max(sink, logits.max(initial=-np.inf))
-    if largest == -np.inf:
-        return np.zeros(v.shape[1])
-    weights = np.exp(logits - largest)
-    total = weights.sum() + np.exp(sink - largest)
-    counts = logits != -np.inf  # a row of weight 0 adds nothing, even where its value is infinite
-    result: Doubles = weights[counts] @ v[counts] / total
+    with np.errstate(invalid="ignore"):  # inf - inf is NaN, and meant
+        logits = scale * (k @ q)
+        largest = np.maximum(sink, logits.max(initial=-np.inf))
+        if largest == -np.inf:
+            return np.zeros(v.shape[1])
+        weights = np.exp(logits - largest)
+        share = 1.0 if sink == largest else np.exp(sink - largest)  # a sink of infinity leaves nothing to the others
+        counts = logits != -np.inf  # a row of weight 0 adds nothing, even where its value is infinite
+        result: Doubles = weights[counts] @ v[counts] / (weights.sum() + share)
     return result
 
 
@@ -48,7 +50,8 @@ def sparse_sdpa_decode(q: Any, k: Any, v: Any, indices: Any, sink: Any = None, s
     if queries.ndim == 3:
         each = np.broadcast_to(lists, (len(queries), lists.shape[-1]))
         cases = zip(queries, keys, values, each, strict=True)
-        return np.array([sparse_sdpa_decode(a, b, c, i, sink, scale) for a, b, c, i in cases])
+        results = [sparse_sdpa_decode(a, b, c, i, sink, scale) for a, b, c, i in cases]
+        return np.array(results, np.float64).reshape(*queries.shape[:2], values.shape[3])
     rows = lists[lists >= 0]
     return sdpa_decode_sink(queries, keys[:, rows], values[:, rows], sink, scale)
 

@@ -12,7 +12,8 @@ def indexer_score(q: Any, k: Any, w: Any) -> NDArray[np.float64]:
     """``[n]`` of q ``[H, D]``, k ``[n, D]`` or ``[n, H, D]`` and w ``[H]``; ``[B, n]`` of batches of q and w."""
     queries, keys, weights = (np.asarray(x).astype(np.float64) for x in (q, k, w))
     if queries.ndim == 3:
-        return np.array([indexer_score(a, keys, b) for a, b in zip(queries, weights, strict=True)])
+        results = [indexer_score(a, keys, b) for a, b in zip(queries, weights, strict=True)]
+        return np.array(results, np.float64).reshape(len(queries), len(keys))
     products = np.einsum("hd,nhd->nh" if keys.ndim == 3 else "hd,nd->nh", queries, keys)
     result: NDArray[np.float64] = np.maximum(products, 0) @ weights
     return result

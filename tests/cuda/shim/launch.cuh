@@ -8,7 +8,8 @@ struct Launch {
     dim3 grid, block;
     size_t shared_bytes;
     void (*call)(const void *pair); // the kernel, as one thread calls it
-    const void *pair;
+    const void *pair, *args;
+    size_t args_bytes;
 };
 cudaError_t launch(const Launch &what, cudaStream_t stream);
 } // namespace shim
@@ -24,5 +25,5 @@ static cudaError_t cu_launch(void (*kernel)(Args), dim3 grid, unsigned block, si
         Args args;
     } pair = {kernel, args};
     auto call = [](const void *p) { ((const Pair *)p)->kernel(((const Pair *)p)->args); };
-    return shim::launch({(const void *)kernel, grid, dim3(block), shared_bytes, call, &pair}, stream);
+    return shim::launch({(const void *)kernel, grid, dim3(block), shared_bytes, call, &pair, &pair.args, sizeof(Args)}, stream);
 }

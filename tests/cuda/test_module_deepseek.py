@@ -1,0 +1,243 @@
+"""cbquant.cuda.deepseek with the module built on the shim: every operator with arrays of the host and of the device,
+arguments that do not fit, graphs."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import cbquant
+from cbquant import cuda
+from cbquant.cuda import deepseek
+from cbquant.reference import deepseek as reference
+from tests.attention_inputs import ATTENTION
+from tests.cuda.device_arrays import WithDLPack, WithInterface, upload
+from tests.cuda.product_inputs import tensor
+from tests.cuda.products import from_bf16, to_bf16
+from tests.cuda.shim import Shim
+from tests.deepseek_inputs import DTYPES, assert_close, draw, order
+
+T, D = 3, 40
+
+
+def cases(dtype: str) -> dict[str, tuple[tuple[Any, ...], dict[str, Any]]]:
+    """Arguments of each operator."""
+    q, k, v = draw(0, (2, 6, 64), dtype), draw(1, (2, 3, 50, 64), dtype), draw(2, (2, 3, 50, 64), dtype)
+    logits = draw(3, (T, 32), dtype, 3)
+    return {
+        "vector_add": ((draw(0, (2, 3, 2, 2, D), dtype), draw(1, (2, 3, 2, 2, D), dtype)), {}),
+        "mhc_sinkhorn_split": (
+            (draw(0, (T, 24), dtype), draw(1, (3,), dtype), draw(2, (24,), dtype)),
+            {"iters": 3, "end": "columns", "comb_layout": "src_dst"},
+        ),
+        "mhc_collapse": ((draw(0, (T, 4), dtype), order(draw(1, (T, 4, D), dtype), (2, 1, 0))), {}),
+        "mhc_expand": (
+            (draw(0, (T, D), dtype), draw(1, (T, 4), dtype), draw(2, (T, 4, 4), dtype), draw(3, (T, 4, D), dtype)),
+            {"comb_layout": "src_dst"},
+        ),
+        "partial_rope": ((draw(0, (2, T, 5, 70), dtype), np.array([0, 5, 1_000_000])), {"pairs": "interleaved"}),
+        "compressor_pool": (
+            (draw(0, (T, 8, 1), dtype), draw(1, (T, 8, D), dtype), draw(2, (8, D), dtype)),
+            {"ape_on": "gate"},
+        ),
+        "router_sqrtsoftplus": ((logits, draw(4, (32,), dtype)), {}),
+        "route": ((logits, np.zeros(32, DTYPES[dtype]), 4), {"scale": 2.5, "normalize": True}),
+        "indexer_score": ((draw(0, (2, 5, 32), dtype), draw(1, (70, 32), dtype), draw(2, (2, 5), dtype)), {}),
+        "indexer_topk": ((np.round(draw(0, (2, 200), dtype) * 4), 9), {}),
+        "sdpa_decode_sink": ((q, k, v, draw(5, (6,), dtype)), {"lengths": np.array([50, 7])}),
+        "sparse_sdpa_decode": ((q, k, k, np.array([3, 49, -1, 0])), {"sink": draw(5, (6,), dtype)}),
+        "mla_decode": (latent(dtype), {}),
+    }
+
+
+def latent(dtype: str) -> tuple[Any, ...]:
+    up = draw(2, (4, 16, 96), dtype, 0.2)
+    return draw(0, (4, 16), dtype), draw(1, (4, 8), dtype), up, draw(3, (30, 96), dtype), draw(4, (30, 8), dtype)
+
+
+def tolerance(name: str, dtype: str) -> float | None:
+    if name == "indexer_score":
+        return 1e-4
+    return ATTENTION[dtype] if "decode" in name else None
+
+
+def check(name: str, actual: Any, expected: Any, dtype: str) -> None:
+    results = actual if isinstance(actual, tuple) else (actual,)
+    wanted = expected if isinstance(expected, tuple) else (expected,)
+    for a, b in zip(results, wanted, strict=True):
+        if np.asarray(b).dtype.kind == "i":
+            assert a.dtype == np.int32
+            assert np.array_equal(a, b)
+        else:
+            assert_close(a, np.asarray(b), tolerance(name, dtype))
+
+
+def on_device(shim: Shim, value: Any, kind: Callable[[Any], Any] = WithDLPack) -> Any:
+    return kind(upload(shim, value)) if isinstance(value, np.ndarray) else value
+
+
+def to_host(result: Any) -> Any:
+    return tuple(to_host(r) for r in result) if isinstance(result, tuple) else result.to_numpy()
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("name", cases("float32"))
+def test_arrays_of_the_host(native: Any, name: str, dtype: str) -> None:
+    args, options = cases(dtype)[name]
+    check(name, getattr(deepseek, name)(*args, **options), getattr(reference, name)(*args, **options), dtype)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("name", cases("float32"))
+def test_arrays_of_the_device(shim: Shim, native: Any, name: str, dtype: str) -> None:
+    args, options = cases(dtype)[name]
+    given = [on_device(shim, a) for a in args]
+    words = {key: on_device(shim, value) for key, value in options.items()}
+    result = getattr(deepseek, name)(*given, **words)
+    check(name, to_host(result), getattr(reference, name)(*args, **options), dtype)
+
+
+@pytest.mark.parametrize("name", cases("float32"))
+def test_out_while_a_graph_is_captured(shim: Shim, native: Any, stream: int, name: str) -> None:
+    """With `out=` on the device nothing is allocated and nothing waited for, once the workspace is there."""
+    args, options = cases("float32")[name]
+    given = [on_device(shim, a) for a in args]
+    words = {key: on_device(shim, value) for key, value in options.items()}
+    function = getattr(deepseek, name)
+    expected = function(*args, **options)
+    results = expected if isinstance(expected, tuple) else (expected,)
+    places = [upload(shim, np.zeros(r.shape, r.dtype)) for r in results]
+    outs = [WithDLPack(p) for p in places]
+    out = tuple(outs) if isinstance(expected, tuple) else outs[0]
+    function(*given, **words, out=out, stream=stream)
+    for p in places:
+        p[...] = 0
+    live = shim.library.shim_live(None)
+    shim.library.shim_capture(ctypes.c_void_p(stream), 1)
+    try:
+        function(*given, **words, out=out, stream=stream)
+        with pytest.raises(cuda.CudaError, match="capture"):
+            function(*given, **words, stream=stream)
+        with pytest.raises(cuda.CudaError, match="is an ndarray, whose copy cannot be captured"):
+            function(*args, **words, out=out, stream=stream)
+    finally:
+        shim.library.shim_capture(ctypes.c_void_p(stream), 0)
+    assert shim.library.shim_live(None) == live
+    for p, r in zip(places, results, strict=True):
+        assert p.tobytes() == np.ascontiguousarray(r).tobytes()
+
+
+def test_rope_in_place(shim: Shim, native: Any) -> None:
+    x, positions = draw(0, (T, 64)), np.arange(T)
+    place = upload(shim, x)
+    given = WithDLPack(place)
+    assert deepseek.partial_rope(given, positions, out=given) is given
+    assert_close(place, reference.partial_rope(x, positions))
+
+
+def test_add_into_an_operand(shim: Shim, native: Any) -> None:
+    a, b = draw(0, (7,)), draw(1, (7,))
+    place = upload(shim, b)
+    given = WithDLPack(place)
+    deepseek.vector_add(WithDLPack(upload(shim, a)), given, out=given)
+    assert np.array_equal(place, a + b)
+
+
+def test_an_interface_where_uint16_stands_for_bfloat16(shim: Shim, native: Any) -> None:
+    a = draw(0, (5,), "bfloat16")
+    result = deepseek.vector_add(WithInterface(upload(shim, a)), WithInterface(upload(shim, a)))
+    assert_close(result.to_numpy(), 2 * a.astype(np.float64))
+
+
+def test_select_is_score_and_topk(native: Any) -> None:
+    q, k, w = draw(0, (2, 5, 32)), draw(1, (1500, 32)), draw(2, (2, 5))
+    for count in (0, 7, 600):
+        expected = reference.indexer_topk(deepseek.indexer_score(q, k, w), count)
+        assert np.array_equal(deepseek.indexer_select(q, k, w, count), expected)
+    one = deepseek.indexer_select(q[0], k, w[0], 7)
+    assert np.array_equal(one, deepseek.indexer_select(q, k, w, 7)[0])
+
+
+@pytest.mark.parametrize("window", [0, 3, 128, 5000])
+def test_gather_list(native: Any, window: int) -> None:
+    rng = np.random.default_rng(window)
+    for n, k in ((1, 1), (50, 20), (3000, 1024)):
+        topk = rng.integers(-1, n, (2, k))
+        result = deepseek.gather_list(topk, n, window)
+        assert result.shape == (2, min(n, k + window))
+        for row, chosen in zip(result, topk, strict=True):
+            wanted = reference.gather_list(chosen, n, window)
+            assert row[: len(wanted)].tolist() == wanted.tolist()
+            assert (row[len(wanted) :] == -1).all()
+
+
+@pytest.mark.parametrize("where", ["host", "device"])
+@pytest.mark.parametrize("precision", ["bf16", "f32"])
+def test_moe_ffn(shim: Shim, native: Any, where: str, precision: str) -> None:
+    experts, f, k, n = 3, 64, 32, 10
+    gate, up, down = (tensor("q8_0", experts, *s) for s in ((f, k), (f, k), (n, f)))
+    x = draw(0, (5, k))
+    ids = np.array([[0, 2], [1, -1], [-1, -1], [2, 2], [1, 0]], np.int32)
+    weights = np.random.default_rng(1).random((5, 2)).astype(np.float32)
+    loaded = [cuda.load(w) for w in (gate, up, down)]
+    given = (x, ids, weights) if where == "host" else tuple(WithDLPack(upload(shim, a)) for a in (x, ids, weights))
+    result = deepseek.moe_ffn(given[0], *loaded, *given[1:], precision=precision)
+    y = result if where == "host" else result.to_numpy()
+    rounded = (from_bf16(to_bf16(w.dequant())) for w in (gate, up, down))
+    expected = reference.moe_ffn(x, *rounded, ids, weights)
+    limit = {"bf16": 1e-2, "f32": 1e-5}[precision]
+    assert np.linalg.norm(y - expected) < limit * np.linalg.norm(expected)
+    assert not y[2].any()
+
+
+@pytest.mark.parametrize(
+    ("message", "call"),
+    [
+        ("b: expected a's shape, (2,), got (3,)", lambda: deepseek.vector_add(np.ones(2, "f"), np.ones(3, "f"))),
+        ("a: expected float32, float16 or bfloat16, got float64", lambda: deepseek.vector_add([1.0], np.ones(1, "f"))),
+        ("out: expected shape", lambda: deepseek.vector_add(*[np.ones(2, "f")] * 2, out=np.ones(3, "f"))),
+        ("k: expected 0 to 3, got 4", lambda: deepseek.indexer_topk(np.ones(3, "f"), 4)),
+        ("indices: expected -1 to 3, got 4", lambda: deepseek.sparse_sdpa_decode(*heads(), [0, 4])),
+        ("lengths: expected None without a batch", lambda: deepseek.sdpa_decode_sink(*heads(), None, lengths=[1])),
+        ("v: expected at most 1024 columns", lambda: deepseek.sdpa_decode_sink(*heads(1025), None)),
+        ("topk: expected at most 1024 positions", lambda: deepseek.gather_list(np.zeros(1025, int), 9)),
+        ("n_rot: expected an even number", lambda: deepseek.partial_rope(np.ones((1, 4), "f"), [0], n_rot=3)),
+        ("theta: expected a number above 0", lambda: deepseek.partial_rope(np.ones((1, 4), "f"), [0], 2, theta=0)),
+        ("positions: expected [T] with T = 1", lambda: deepseek.partial_rope(np.ones((1, 4), "f"), [0, 1], 2)),
+        ("k: expected 0 to 3, got 5", lambda: deepseek.route(np.ones((1, 3), "f"), np.ones(3, "f"), 5)),
+    ],
+)
+def test_what_is_wrong_is_said(native: Any, message: str, call: Callable[[], Any]) -> None:
+    with pytest.raises((ValueError, TypeError)) as caught:
+        call()
+    assert message in str(caught.value)
+
+
+def heads(width: int = 8) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    q, k = np.ones((2, width), np.float32), np.ones((1, 4, width), np.float32)
+    return q, k, k
+
+
+def test_memory_that_overlaps_is_refused(shim: Shim, native: Any) -> None:
+    place = upload(shim, np.zeros((4, 8), np.float32))
+    with pytest.raises(ValueError, match="out: expected memory of its own, it overlaps a"):
+        deepseek.vector_add(WithDLPack(place[:3]), WithDLPack(place[:3]), out=WithDLPack(place[1:]))
+    with pytest.raises(ValueError, match="out: expected memory of its own, it overlaps h"):
+        deepseek.mhc_collapse(
+            np.ones((2, 4), np.float32), WithDLPack(place.reshape(2, 4, 4)), out=WithDLPack(place[:2, :4])
+        )
+
+
+def test_without_a_gpu_there_is_no_result() -> None:
+    if cuda.is_available():
+        pytest.skip("a GPU is here")
+    with pytest.raises(cuda.CudaError):
+        deepseek.vector_add(np.ones(2, np.float32), np.ones(2, np.float32))
+
+
+def test_every_operator_of_the_cpu_is_there() -> None:
+    assert set(deepseek.__all__) == set(cbquant.deepseek.__all__)
