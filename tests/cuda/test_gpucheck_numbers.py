@@ -176,8 +176,8 @@ def test_every_wrapped_instruction_is_checked() -> None:
     source = (ROOT / "tests" / "cuda" / "shim_kernels.cu").read_text()
     header = (ROOT / "cuda" / "device" / "instructions.cuh").read_text()
     names = set(re.findall(r"__forceinline__ [\w ]+?\b(cu_\w+)\(", header))
-    # An address is used by copies; bits go the way of floats.
-    assert {name for name in names if name not in source} <= {"cu_shared_address", "cu_shuffle_xor_bits"}
+    assert len(names) > 8
+    assert {name for name in names if not re.search(rf"\b{name}\b", source)} == {"cu_shared_address"}  # of the others
 
 
 # ---- what needs torch ----
