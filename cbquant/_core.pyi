@@ -187,6 +187,7 @@ def partial_rope(
     threads: int = 0,
     isa: str | None = None,
     stream: int = -1,
+    frequencies: NDArray[np.float64] | None = None,
 ) -> None: ...
 def swiglu(
     gate: NDArray[np.float32],
@@ -199,7 +200,12 @@ def swiglu(
 # csrc/bind/attention.c
 def exp(x: NDArray[np.float32], out: NDArray[np.float32], isa: str | None = None) -> None: ...
 def indexer_topk(
-    score: NDArray[Any], k: int, out: NDArray[np.int32], threads: int = 0, isa: str | None = None
+    score: NDArray[Any],
+    k: int,
+    out: NDArray[np.int32],
+    threads: int = 0,
+    isa: str | None = None,
+    lengths: NDArray[np.int64] | None = None,
 ) -> None: ...
 def sdpa(
     q: NDArray[Any],
@@ -240,6 +246,7 @@ def indexer_select(
     out: NDArray[np.int32],
     threads: int = 0,
     isa: str | None = None,
+    lengths: NDArray[np.int64] | None = None,
 ) -> None: ...
 def gather_list(
     topk: NDArray[np.int64], n: int, window: int, out: NDArray[np.int32], counts: NDArray[np.int64], /

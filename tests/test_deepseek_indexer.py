@@ -27,9 +27,9 @@ def score(path: Path, q: NDArray[Any], k: NDArray[Any], w: NDArray[Any], threads
     return out
 
 
-def select(path: Path, q: Any, k: Any, w: Any, topk: int, threads: int = 1) -> NDArray[np.int32]:
+def select(path: Path, q: Any, k: Any, w: Any, topk: int, threads: int = 1, lengths: Any = None) -> NDArray[np.int32]:
     out = np.full((len(q), topk), -7, np.int32)
-    path.core.indexer_select(bits(q), bits(k), bits(w), topk, out, threads, path.level)
+    path.core.indexer_select(bits(q), bits(k), bits(w), topk, out, threads, path.level, lengths)
     return out
 
 
@@ -108,6 +108,32 @@ def test_the_choice_is_that_of_the_scores(path: Path, own_keys: bool) -> None:
             assert np.array_equal(select(path, q, k, w, topk, threads), expected), (topk, threads)
 
 
+@pytest.mark.parametrize("own_keys", [False, True])
+def test_only_so_many_positions_count(path: Path, own_keys: bool) -> None:
+    q, k, w = operands(5, 3, 32, 13_000, own_keys)
+    w = np.abs(w)  # so that a larger key has a larger score
+    scores = score(path, q, k, w)
+    lengths = np.array([13_000, 0, 4097, 12, 9000], np.int64)
+    for topk in (1, 40, 512, 13_500):
+        expected = reference.indexer_topk(scores, topk, lengths=lengths)
+        for threads in (1, 2, 7):
+            assert np.array_equal(select(path, q, k, w, topk, threads, lengths), expected), (topk, threads)
+
+
+def test_a_prompt_in_one_call_is_its_tokens() -> None:
+    """Token t sees t // 4 entries; what comes later is not read, whatever it is."""
+    q, k, w = operands(70, 8, 64, 20, False)
+    seen = np.arange(70) // 4
+    together = indexer_select(q, k, w, 16, lengths=seen)
+    for t, n in enumerate(seen):
+        alone = indexer_select(q[t], k[:n], w[t], min(16, n))
+        assert same_bits(together[t, : len(alone)], alone)
+        assert (together[t, len(alone) :] == -1).all()
+    assert same_bits(reference.indexer_select(q, k, w, 16, lengths=seen)[:3], together[:3])
+    k[10:] = np.inf
+    assert same_bits(indexer_select(q[:40], k, w[:40], 16, lengths=seen[:40]), together[:40])
+
+
 def test_the_choice_from_a_long_cache() -> None:
     q, k, w = operands(1, 64, 128, 65_536, False, "float16")
     expected = indexer_topk(indexer_score(q[0], k, w[0]), 512)
@@ -151,6 +177,14 @@ def test_errors_name_the_argument() -> None:
         (lambda: indexer_score(q, k, w, out=k[0, :6]), ValueError, "out: expected memory of its own, it overlaps k"),
         (lambda: indexer_select(q, k, w, 7), ValueError, "topk: expected 0 to 6, got 7"),
         (lambda: indexer_select(q, k, w, 2, out=np.empty(3, np.int32)), ValueError, r"out: expected shape \(2,\)"),
+        (lambda: indexer_select(q, k, w, 2, lengths=[1]), ValueError, "lengths: expected None without a batch"),
+        (lambda: indexer_select(q[None], k, w[None], 9, lengths=[7]), ValueError, "lengths: expected 0 to 6, got 7"),
+        (
+            lambda: indexer_select(q[None], k, w[None], 9, lengths=[7, 7]),
+            ValueError,
+            r"lengths: expected \[B\] .* B = 1",
+        ),
+        (lambda: indexer_select(q[None], k, w[None], -1, lengths=[6]), ValueError, "topk: expected 0 to 2147483647"),
         (lambda: indexer_select(q, k, w, 2, out=k[0, :2].view(np.int32)), ValueError, "it overlaps k"),
     ]
     for call, kind, text in cases:

@@ -38,10 +38,11 @@ def rope(
     out: Array | None = None,
     threads: int = 1,
     stream: int = -1,
+    frequencies: Array | None = None,
 ) -> Array:
     """By a set of kernels; the memory that the result goes to is filled with something else first."""
     result = np.full(x.shape, 7, np.float32).astype(x.dtype) if out is None else out
-    options = (n_rot, theta, inverse, pairs == "interleaved", threads, path.level, stream)
+    options = (n_rot, theta, inverse, pairs == "interleaved", threads, path.level, stream, frequencies)
     path.core.partial_rope(bits(x), positions.astype(np.float64), bits(result), *options)
     return result
 
@@ -205,6 +206,38 @@ def test_any_shape_and_strides(data: st.DataObject) -> None:
     assert same_bits(out, actual)
 
 
+@pytest.mark.parametrize("pairs", PAIRS)
+@pytest.mark.parametrize("inverse", [False, True])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_frequencies(path: Path, dtype: str, pairs: str, inverse: bool) -> None:
+    """In any order and of any sign, 0 included; positions that are and that are not in a table."""
+    x, positions = draw(12, (len(POSITIONS), 2, 100), dtype), POSITIONS + np.arange(len(POSITIONS)) % 2 * 0.25
+    frequencies = np.random.default_rng(1).standard_normal(17) * 10.0 ** -np.arange(17)
+    frequencies[4] = 0
+    for places in (POSITIONS, positions):
+        actual = rope(path, x, places, 34, 10_000.0, inverse, pairs, frequencies=frequencies)
+        wanted = reference.partial_rope(x, places, 34, inverse=inverse, pairs=pairs, frequencies=frequencies)
+        assert_close(actual, wanted, 1e-6 if dtype == "float32" else None)
+        first = 66 + (8 if pairs == "interleaved" else 4)
+        assert same_bits(actual[..., first], x[..., first])  # the pair that stands still
+
+
+def test_frequencies_that_are_the_powers_of_theta(path: Path) -> None:
+    x = draw(13, (len(POSITIONS), 70))
+    powers = np.array([160_000.0 ** (-2.0 * i / 64) for i in range(32)])
+    actual = rope(path, x, POSITIONS, frequencies=powers)
+    assert_close(actual, rope(path, x, POSITIONS, theta=160_000.0).astype(np.float64), 1e-6)
+
+
+def test_frequencies_of_other_types() -> None:
+    x = draw(14, (3, 9))
+    expected = deepseek.partial_rope(x, [1, 2, 3], 4, frequencies=np.array([2.0, 0.5]))
+    for frequencies in ([2, 0.5], (2.0, 0.5), np.float32([2, 0.5]), np.array([0.5, 9, 2])[::-2]):
+        assert same_bits(deepseek.partial_rope(x, [1, 2, 3], 4, frequencies=frequencies), expected)
+    whole = deepseek.partial_rope(x, [1, 2, 3], 4, frequencies=np.array([2, 1], np.uint8))
+    assert same_bits(whole, deepseek.partial_rope(x, [1, 2, 3], 4, frequencies=[2.0, 1.0]))
+
+
 def test_infinities_go_where_their_pairs_are(path: Path) -> None:
     x = np.zeros((1, 8), np.float32)
     x[0, 0], x[0, 4] = np.inf, np.nan
@@ -242,6 +275,12 @@ X, P = np.zeros((2, 3, 70), np.float32), np.arange(2)
         ({"n_rot": 64.0}, TypeError, "n_rot: expected a whole number from 2, got float"),
         ({"theta": 0}, ValueError, "theta: expected a number above 0, got 0.0"),
         ({"theta": np.inf}, ValueError, "theta: expected a finite number, got inf"),
+        ({"frequencies": [1.0] * 31}, ValueError, "frequencies: expected [n_rot/2] with n_rot/2 = 32, got shape (31,)"),
+        ({"frequencies": 1.0}, ValueError, "frequencies: expected [n_rot/2] with n_rot/2 = 32, got shape ()"),
+        ({"frequencies": ["1"] * 32}, TypeError, "frequencies: expected integers or real numbers, got dtype <U1"),
+        ({"frequencies": [1j] * 32}, TypeError, "frequencies: expected integers or real numbers, got dtype complex128"),
+        ({"frequencies": [np.inf] * 32}, ValueError, "frequencies: expected finite numbers up to 2^53, got inf"),
+        ({"frequencies": [1.0] * 32, "theta": 1e5}, ValueError, "theta: expected its default where frequencies are"),
         ({"inverse": None}, TypeError, "inverse: expected True or False, got NoneType"),
         ({"pairs": "neox"}, ValueError, "pairs: expected one of split, interleaved, got 'neox'"),
         ({"out": X[:, :, 1:]}, ValueError, "out: expected shape (2, 3, 70), got (2, 3, 69)"),
@@ -261,11 +300,17 @@ def test_wrong_arguments(change: dict[str, object], error: type[Exception], mess
     assert not X.any()
 
 
-def test_positions_may_not_overlap_the_output() -> None:
+@pytest.mark.parametrize("dtype", [np.float64, np.int64, np.int32, np.float32])
+@pytest.mark.parametrize("in_place", [False, True])
+def test_positions_and_frequencies_may_not_overlap_the_output(dtype: type, in_place: bool) -> None:
     memory = np.zeros(64, np.float64)
     out = memory.view(ml_dtypes.bfloat16).reshape(4, 64)
+    x = out if in_place else np.zeros((4, 64), ml_dtypes.bfloat16)
     with pytest.raises(ValueError, match="out: expected memory of its own, it overlaps positions"):
-        deepseek.partial_rope(np.zeros((4, 64), ml_dtypes.bfloat16), memory[:4], out=out)
+        deepseek.partial_rope(x, memory.view(dtype)[:4], out=out)
+    with pytest.raises(ValueError, match="out: expected memory of its own, it overlaps frequencies"):
+        deepseek.partial_rope(x, np.arange(4), frequencies=memory.view(dtype)[:32], out=out)
+    assert not memory.any()
 
 
 def test_the_core_checks_too() -> None:
@@ -281,6 +326,8 @@ def test_the_core_checks_too() -> None:
         with pytest.raises(ValueError) as raised:  # noqa: PT011
             _core.partial_rope(*arguments)  # type: ignore[arg-type]
         assert str(raised.value) == message
+    with pytest.raises(ValueError, match="frequencies: expected 32, got 248 bytes"):
+        _core.partial_rope(X, places, X, frequencies=np.zeros(31))
     with pytest.raises(TypeError, match="out: expected the dtype of x"):
         _core.partial_rope(X, places, X.astype(np.float16))
 

@@ -25,10 +25,10 @@ def path(request: pytest.FixtureRequest) -> Path:
     return request.param
 
 
-def topk(path: Path, score: NDArray[Any], k: int, threads: int = 1) -> NDArray[np.int32]:
+def topk(path: Path, score: NDArray[Any], k: int, threads: int = 1, lengths: Any = None) -> NDArray[np.int32]:
     """Of rows of scores; the memory that the indices go to is filled with something else first."""
     out = np.full((len(score), k), -7, np.int32)
-    path.core.indexer_topk(score, k, out, threads, path.level)
+    path.core.indexer_topk(score, k, out, threads, path.level, lengths)
     return out
 
 
@@ -97,6 +97,58 @@ def test_a_batch_is_its_rows(path: Path) -> None:
     tall = np.tile(score, (40, 1))  # enough for threads
     for threads in (1, 2, 7):
         assert np.array_equal(topk(path, tall, 100, threads), np.tile(alone, (40, 1)))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_only_so_many_scores_of_a_row_count(path: Path, kind: str) -> None:
+    for n, k in [(7, 3), (40, 64), (300, 300), (20_000, 512), (9000, 9001)]:
+        lengths = np.array([n, 0, 1, n // 2, n - 1, k % (n + 1), n // 3], np.int64)
+        score = np.tile(drawn(kind, n), (len(lengths), 1))
+        expected = reference.indexer_topk(score, k, lengths=lengths)
+        for row, count in zip(score, lengths, strict=True):
+            row[count:] = np.inf
+        for threads in (1, 3):
+            assert np.array_equal(topk(path, score, k, threads, lengths), expected), (n, k)
+
+
+def test_long_rows_of_several_lengths_on_any_number_of_threads() -> None:
+    score = np.stack([drawn("ties", 2**20 + 5)] * 2)
+    for lengths in ([2**20 + 5, 2**20], [300, 2**18 + 7], [0, 2**19]):
+        expected = reference.indexer_topk(score, 512, lengths=lengths)
+        for threads in (1, 2, 7):
+            assert np.array_equal(indexer_topk(score, 512, lengths=lengths, threads=threads), expected)
+
+
+@given(st.data())
+def test_any_lengths(data: st.DataObject) -> None:
+    batch, n, k = (data.draw(st.integers(0, most)) for most in (4, 60, 80))
+    score = np.round(np.random.default_rng(n).standard_normal((batch, n))).astype(np.float32)
+    lengths = np.array([data.draw(st.integers(0, n)) for _ in range(batch)], data.draw(st.sampled_from(["u1", "i8"])))
+    out = np.empty((batch, k), np.int32)
+    assert indexer_topk(score, k, lengths=lengths, out=out) is out
+    assert np.array_equal(out, reference.indexer_topk(score, k, lengths=lengths))
+
+
+def test_errors_of_lengths() -> None:
+    score, memory = np.zeros((2, 4), np.float32), np.zeros(8, np.int32)
+    cases: list[tuple[Any, type[Exception], str]] = [
+        ([5, 1], ValueError, "lengths: expected 0 to 4, got 5 of sequence 0"),
+        ([1, -1], ValueError, "lengths: expected 0 to 4, got -1 of sequence 1"),
+        ([1], ValueError, r"lengths: expected \[B\] with B = 2, got shape \(1,\)"),
+        (3, ValueError, r"lengths: expected \[B\] with B = 2, got shape \(\)"),
+        ([1.0, 2.0], TypeError, "lengths: expected integers, got float64"),
+        (memory[:2], ValueError, "out: expected memory of its own, it overlaps lengths"),
+    ]
+    for lengths, error, text in cases:
+        with pytest.raises(error, match=text):
+            indexer_topk(score, 4, lengths=lengths, out=memory.reshape(2, 4))
+    assert not memory.any()
+    with pytest.raises(ValueError, match="lengths: expected None without a batch"):
+        indexer_topk(score[0], 2, lengths=[1])
+    with pytest.raises(ValueError, match="k: expected 0 to 2147483647, got -1"):
+        indexer_topk(score, -1, lengths=[1, 1])
+    with pytest.raises(ValueError, match="lengths: expected 2 rows of 8 bytes, got 8 bytes"):
+        cbquant._core.indexer_topk(score, 2, np.empty((2, 2), np.int32), lengths=np.zeros(1, np.int64))
 
 
 def test_strides_and_places(path: Path) -> None:

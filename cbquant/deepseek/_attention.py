@@ -10,12 +10,10 @@ import numpy as np
 from cbquant import _core
 from cbquant._arguments import check_threads
 from cbquant.deepseek._indexer import index_output
-from cbquant.deepseek._inputs import Sizes, bits, floats, number, output, rows, whole
+from cbquant.deepseek._inputs import MAX_POSITIONS, Sizes, bits, floats, number, output, positions, rows, whole
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-
-_MAX_POSITIONS = 2**31 - 1
 
 
 def sdpa_decode_sink(
@@ -191,8 +189,8 @@ def gather_list(
     chosen = positions(topk, "topk")
     if chosen.ndim not in (1, 2):
         raise ValueError(f"topk: expected [k] or [B, k], got shape {chosen.shape}")
-    n = whole(n_kv, "n_kv", 0, _MAX_POSITIONS)
-    last = whole(window, "window", 0, _MAX_POSITIONS)
+    n = whole(n_kv, "n_kv", 0, MAX_POSITIONS)
+    last = whole(window, "window", 0, MAX_POSITIONS)
     check_threads(threads)
     lines = chosen if chosen.ndim == 2 else chosen[None]
     if out is None:
@@ -210,16 +208,6 @@ def gather_list(
             raise ValueError(f"out: expected room for {longest} positions, got shape {out.shape}")
         return out
     return np.ascontiguousarray(result[:, :longest]).reshape(*chosen.shape[:-1], longest)
-
-
-def positions(x: Any, name: str) -> NDArray[np.int64]:
-    """`x` as C takes positions and lengths; what int64 does not hold becomes a number that is too large as well."""
-    array = np.asarray(x)
-    if array.dtype.kind not in "iu" and array.size:
-        raise TypeError(f"{name}: expected integers, got {array.dtype.name}")
-    if array.dtype == np.uint64:
-        array = np.minimum(array, np.uint64(2**63 - 1))
-    return np.require(array, np.int64, ["C_CONTIGUOUS", "ALIGNED"])
 
 
 def sink_of(sink: Any, sizes: Sizes) -> NDArray[np.float32] | None:

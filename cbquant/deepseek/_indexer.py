@@ -8,7 +8,7 @@ import numpy as np
 
 from cbquant import _core
 from cbquant._arguments import check_integers_out, check_threads
-from cbquant.deepseek._inputs import Sizes, bits, check_apart, floats, output, rows, whole
+from cbquant.deepseek._inputs import MAX_POSITIONS, Sizes, bits, check_apart, floats, output, positions, rows, whole
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -65,7 +65,14 @@ def indexer_score(
 
 
 def indexer_select(
-    q: Any, k: Any, w: Any, topk: int, *, out: NDArray[np.int32] | None = None, threads: int | None = None
+    q: Any,
+    k: Any,
+    w: Any,
+    topk: int,
+    *,
+    lengths: Any = None,
+    out: NDArray[np.int32] | None = None,
+    threads: int | None = None,
 ) -> NDArray[np.int32]:
     """The positions with the largest scores: `indexer_topk` of `indexer_score`, with no array of scores in between.
 
@@ -74,7 +81,10 @@ def indexer_select(
     q, k, w
         As for `indexer_score`.
     topk : int
-        How many positions: 0 to n.
+        How many positions: 0 to n; with `lengths` any number.
+    lengths : array of int, optional
+        ``[B]``, with a batch: only so many positions count for each query, as where tokens of a prompt see no later
+        ones. What lies after them is not read.
     out : ndarray, optional
         Where to write: int32 ``[topk]`` or ``[B, topk]``, C-contiguous, apart from the inputs.
     threads : int, optional
@@ -83,12 +93,13 @@ def indexer_select(
     Returns
     -------
     ndarray
-        int32 ``[topk]`` or ``[B, topk]``, by falling score; equal ones by rising position, NaN last.
+        int32 ``[topk]`` or ``[B, topk]``, by falling score; equal ones by rising position, NaN last; then -1 where
+        there are fewer.
 
     Raises
     ------
     ValueError
-        Shapes that do not fit, a `topk` or an `out` that does not fit.
+        Shapes that do not fit, a `topk`, a length or an `out` that does not fit.
     TypeError
         A wrong type of array, dtype or number.
 
@@ -104,9 +115,10 @@ def indexer_select(
     array([2, 1], dtype=int32)
     """
     (query, keys, weights), inputs = _operands(q, k, w)
-    count = whole(topk, "topk", 0, len(keys))
+    counts = _lengths(lengths, inputs["q"].shape[:-2], inputs)
+    count = whole(topk, "topk", 0, len(keys) if counts is None else MAX_POSITIONS)
     result = index_output(out, (*inputs["q"].shape[:-2], count), inputs)
-    _core.indexer_select(query, keys, weights, count, result, check_threads(threads))
+    _core.indexer_select(query, keys, weights, count, result, check_threads(threads), None, counts)
     return result
 
 
@@ -122,8 +134,26 @@ def _operands(q: Any, k: Any, w: Any) -> tuple[tuple[NDArray[Any], ...], dict[st
     return (bits(rows(query)), bits(rows(keys)), bits(rows(weights))), inputs
 
 
+def _lengths(lengths: Any, batch: tuple[int, ...], inputs: dict[str, NDArray[Any]]) -> NDArray[np.int64] | None:
+    """The lengths of ``(B,)`` rows as C takes them; they join the inputs."""
+    if lengths is None:
+        return None
+    if not batch:
+        raise ValueError("lengths: expected None without a batch")
+    counts = positions(lengths, "lengths")
+    if counts.shape != batch:
+        raise ValueError(f"lengths: expected [B] with B = {batch[0]}, got shape {counts.shape}")
+    inputs["lengths"] = np.asarray(lengths)
+    return counts
+
+
 def indexer_topk(
-    score: Any, k: int, *, out: NDArray[np.int32] | None = None, threads: int | None = None
+    score: Any,
+    k: int,
+    *,
+    lengths: Any = None,
+    out: NDArray[np.int32] | None = None,
+    threads: int | None = None,
 ) -> NDArray[np.int32]:
     """The indices of the k largest scores, by falling score; equal ones by rising index, NaN last.
 
@@ -132,7 +162,9 @@ def indexer_topk(
     score : array
         ``[n]`` or ``[B, n]`` in float32, float16 or bfloat16. Where the last axis is not contiguous it is copied.
     k : int
-        0 to n.
+        0 to n; with `lengths` any number.
+    lengths : array of int, optional
+        ``[B]``, with a batch: only the first scores of each row count. What lies after them is not read.
     out : ndarray, optional
         Where to write: int32 ``[k]`` or ``[B, k]``, C-contiguous, apart from `score`.
     threads : int, optional
@@ -141,12 +173,13 @@ def indexer_topk(
     Returns
     -------
     ndarray
-        int32 ``[k]`` or ``[B, k]``: exactly what a stable sort gives. -0.0 and 0.0 are equal.
+        int32 ``[k]`` or ``[B, k]``: exactly what a stable sort gives; then -1 where a row has fewer. -0.0 and 0.0 are
+        equal.
 
     Raises
     ------
     ValueError
-        A shape, a k or an `out` that does not fit.
+        A shape, a k, a length or an `out` that does not fit.
     TypeError
         A wrong type of array, dtype or number.
 
@@ -159,14 +192,22 @@ def indexer_topk(
     >>> import cbquant, numpy as np
     >>> cbquant.deepseek.indexer_topk(np.float32([1, 3, np.nan, 3, 2]), 4)
     array([1, 3, 4, 0], dtype=int32)
+
+    Two rows of which one and three scores count.
+
+    >>> cbquant.deepseek.indexer_topk(np.float32([[1, 3, 2], [1, 3, 2]]), 2, lengths=[1, 3])
+    array([[ 0, -1],
+           [ 1,  2]], dtype=int32)
     """
     array = floats(score, "score")
     if array.ndim not in (1, 2):
         raise ValueError(f"score: expected [n] or [B, n], got shape {array.shape}")
-    count = whole(k, "k", 0, array.shape[-1])
-    result = index_output(out, (*array.shape[:-1], count), {"score": array})
+    inputs = {"score": array}
+    counts = _lengths(lengths, array.shape[:-1], inputs)
+    count = whole(k, "k", 0, array.shape[-1] if counts is None else MAX_POSITIONS)
+    result = index_output(out, (*array.shape[:-1], count), inputs)
     lines = bits(rows(array if array.ndim == 2 else array[None]))
-    _core.indexer_topk(lines, count, result, check_threads(threads))
+    _core.indexer_topk(lines, count, result, check_threads(threads), None, counts)
     return result
 
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 # Steps that NumPy may take to find out whether two views share an element; where they do not suffice, they may.
 _OVERLAP_WORK: Any = 10_000  # NumPy's stubs know its two special values only
+MAX_POSITIONS = 2**31 - 1  # of a cache
 _MAX_DIMS = 32  # as csrc/array.h has it
 # The names of dtypes; bfloat16 joins them when it is first seen.
 _NAMES: dict[np.dtype[Any], str] = {np.dtype(np.float32): "float32", np.dtype(np.float16): "float16"}
@@ -106,6 +107,16 @@ def _learn(dtype: np.dtype[Any], name: str) -> None:
         raise ValueError(f"{name}: expected native byte order, got dtype {dtype.str}")
     hint = "; .astype(np.float32) makes it so" if dtype.kind in "iuf" and dtype != _BITS else ""
     raise TypeError(f"{name}: expected float32, float16 or bfloat16, got {dtype.name}{hint}")
+
+
+def positions(x: Any, name: str) -> NDArray[np.int64]:
+    """`x` as C takes positions and lengths; what int64 does not hold becomes a number that is too large as well."""
+    array = np.asarray(x)
+    if array.dtype.kind not in "iu" and array.size:
+        raise TypeError(f"{name}: expected integers, got {array.dtype.name}")
+    if array.dtype == np.uint64:
+        array = np.minimum(array, np.uint64(2**63 - 1))
+    return np.require(array, np.int64, ["C_CONTIGUOUS", "ALIGNED"])
 
 
 def dtype_of(array: NDArray[Any]) -> str:

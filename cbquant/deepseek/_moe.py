@@ -102,7 +102,7 @@ def moe_ffn(
     factors = _factors(weights, chosen.shape)
     for experts_of in experts:
         _check_precision(precision, experts_of)
-    bound = None if limit is None else _limit(limit)
+    bound = limit_of(limit)
     shape = sizes.shape("T N")
     if out is not None:
         check_out(out, shape)
@@ -122,7 +122,10 @@ def moe_ffn(
     return _store(empty(shape, dtype_of(tokens)) if out is None else out, total)
 
 
-def _limit(limit: float) -> float:
+def limit_of(limit: float | None) -> float | None:
+    """Checked; None is none."""
+    if limit is None:
+        return None
     bound = number(limit, "limit")
     if bound <= 0:
         raise ValueError(f"limit: expected a number above 0, got {bound}")

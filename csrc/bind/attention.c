@@ -6,6 +6,11 @@
 #include "../ops/attention/mla.h"
 #include "../ops/attention/sdpa.h"
 
+/* An array of numbers as C reads them, or nothing for None. */
+static int get_optional(PyObject *object, const char *name, cbq_view *view) {
+    return object == Py_None ? 0 : cbq_get_aligned_view(object, name, view);
+}
+
 static PyObject *exp_floats(PyObject *module, PyObject *args, PyObject *kwargs) {
     (void)module;
     static char *names[] = {"x", "out", "isa", NULL};
@@ -26,26 +31,21 @@ static PyObject *exp_floats(PyObject *module, PyObject *args, PyObject *kwargs) 
 
 static PyObject *indexer_topk(PyObject *module, PyObject *args, PyObject *kwargs) {
     (void)module;
-    static char *names[] = {"score", "k", "out", "threads", "isa", NULL};
-    PyObject *score, *out;
+    static char *names[] = {"score", "k", "out", "threads", "isa", "lengths", NULL};
+    PyObject *score, *out, *lengths = Py_None;
     const char *isa = NULL;
     long long k;
     cbq_topk_args a = {.threads = 0};
     cbq_status st = {CBQ_OK, ""};
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OLO|iz", names, &score, &k, &out, &a.threads, &isa)) return NULL;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OLO|izO", names, &score, &k, &out, &a.threads, &isa, &lengths)) return NULL;
     a.k = k;
     if (cbq_get_array(score, "score", 0, &a.score) || cbq_get_out(out, "out", &a.out) || cbq_check_threads(a.threads)) return NULL;
-    if (cbq_use_environment(a.threads == 0) || cbq_get_level(isa, &a.level)) return NULL;
+    if (get_optional(lengths, "lengths", &a.lengths) || cbq_use_environment(a.threads == 0) || cbq_get_level(isa, &a.level)) return NULL;
     Py_BEGIN_ALLOW_THREADS
     cbq_indexer_topk(&a, &st);
     Py_END_ALLOW_THREADS
     if (st.code) return cbq_raise(&st);
     Py_RETURN_NONE;
-}
-
-/* An array of numbers as C reads them, or nothing for None. */
-static int get_optional(PyObject *object, const char *name, cbq_view *view) {
-    return object == Py_None ? 0 : cbq_get_aligned_view(object, name, view);
 }
 
 static PyObject *sdpa(PyObject *module, PyObject *args, PyObject *kwargs) {
@@ -134,15 +134,15 @@ static PyObject *indexer_score(PyObject *module, PyObject *args, PyObject *kwarg
 
 static PyObject *indexer_select(PyObject *module, PyObject *args, PyObject *kwargs) {
     (void)module;
-    static char *names[] = {"q", "k", "w", "topk", "out", "threads", "isa", NULL};
-    PyObject *q, *k, *w, *object;
+    static char *names[] = {"q", "k", "w", "topk", "out", "threads", "isa", "lengths", NULL};
+    PyObject *q, *k, *w, *object, *lengths = Py_None;
     const char *isa = NULL;
     long long topk;
     cbq_index_inputs in = {.threads = 0};
     cbq_out out;
     cbq_status st = {CBQ_OK, ""};
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OOOLO|iz", names, &q, &k, &w, &topk, &object, &in.threads, &isa)) return NULL;
-    if (get_index_inputs(q, k, w, isa, &in) || cbq_get_out(object, "out", &out)) return NULL;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OOOLO|izO", names, &q, &k, &w, &topk, &object, &in.threads, &isa, &lengths)) return NULL;
+    if (get_index_inputs(q, k, w, isa, &in) || get_optional(lengths, "lengths", &in.lengths) || cbq_get_out(object, "out", &out)) return NULL;
     Py_BEGIN_ALLOW_THREADS
     cbq_indexer_select(&in, topk, &out, &st);
     Py_END_ALLOW_THREADS
@@ -153,14 +153,16 @@ static PyObject *indexer_select(PyObject *module, PyObject *args, PyObject *kwar
 #define METHOD(name, function, doc) {name, (PyCFunction)(void (*)(void))function, METH_VARARGS | METH_KEYWORDS, doc}
 PyMethodDef cbq_attention_methods[] = {
     METHOD("exp", exp_floats, "exp(x, out, isa=None): the exponential function of the kernels, on contiguous float32; for tests"),
-    METHOD("indexer_topk", indexer_topk, "indexer_topk(score, k, out, threads=0, isa=None): score [rows, n], out int32 [rows, k]"),
+    METHOD("indexer_topk", indexer_topk, "indexer_topk(score, k, out, threads=0, isa=None, lengths=None): score [rows, n], out int32 [rows, k], "
+           "lengths int64 [rows]"),
     METHOD("sdpa", sdpa, "sdpa(q, k, v, out, scale, sink=None, lengths=None, indices=None, threads=0, isa=None): q [B, H, D], k [B, Hkv, n, D], "
            "v [B, Hkv, n, Dv], out [B, H, Dv]; sink float32 [H], lengths int64 [B], indices int64 [lists, selected]"),
     METHOD("mla", mla, "mla(q_nope, q_rope, w_uk, ckv, k_rope, out, scale, threads=0, isa=None): q_nope [H, d], q_rope [H, r], w_uk [H, d, R], "
            "ckv [n, R], k_rope [n, r], out [H, R]"),
     METHOD("indexer_score", indexer_score, "indexer_score(q, k, w, out, threads=0, isa=None): q [B, H, D], k [n, D] or [n, H, D], w [B, H], "
            "out float32 [B, n]"),
-    METHOD("indexer_select", indexer_select, "indexer_select(q, k, w, topk, out, threads=0, isa=None): as indexer_score, out int32 [B, topk]"),
+    METHOD("indexer_select", indexer_select, "indexer_select(q, k, w, topk, out, threads=0, isa=None, lengths=None): as indexer_score, "
+           "out int32 [B, topk], lengths int64 [B]"),
     {"gather_list", gather_list, METH_VARARGS,
      "gather_list(topk, n, window, out, counts): topk int64 [rows, k], out int32 [rows, room], counts int64 [rows]; out is left alone where a "
      "count is more than its room"},

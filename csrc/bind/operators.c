@@ -166,15 +166,17 @@ static PyObject *mhc_expand(PyObject *module, PyObject *args, PyObject *kwargs) 
 
 static PyObject *partial_rope(PyObject *module, PyObject *args, PyObject *kwargs) {
     (void)module;
-    static char *names[] = {"x", "positions", "out", "n_rot", "theta", "inverse", "neighbours", "threads", "isa", "stream", NULL};
-    PyObject *x, *positions, *out;
+    static char *names[] = {"x", "positions", "out", "n_rot", "theta", "inverse", "neighbours", "threads", "isa", "stream", "frequencies",
+                            NULL};
+    PyObject *x, *positions, *out, *frequencies = Py_None;
     long long n_rot = 64;
     how_words how = {0, -1, NULL};
     cbq_rope_args t = {.theta = 10000};
     cbq_status st = {CBQ_OK, ""};
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OOO|Ldppizi", names, &x, &positions, &out, &n_rot, &t.theta, &t.inverse, &t.neighbours,
-                                     &how.threads, &how.isa, &how.stream)) return NULL;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OOO|LdppiziO", names, &x, &positions, &out, &n_rot, &t.theta, &t.inverse, &t.neighbours,
+                                     &how.threads, &how.isa, &how.stream, &frequencies)) return NULL;
     if (GET_ARRAYS({x, "x", 0, &t.x}, {out, "out", 1, &t.out}) || cbq_get_aligned_view(positions, "positions", &t.positions)) return NULL;
+    if (frequencies != Py_None && cbq_get_aligned_view(frequencies, "frequencies", &t.frequencies)) return NULL;
     if (get_how(&how, cbq_elements(&t.x), &t.how)) return NULL;
     t.n_rot = n_rot;
     Py_BEGIN_ALLOW_THREADS
@@ -212,7 +214,7 @@ PyMethodDef cbq_operator_methods[] = {
     METHOD(mhc_collapse, "mhc_collapse(pre, h, out, threads=0, isa=None, stream=-1): any strides"),
     METHOD(mhc_expand, "mhc_expand(block_out, post, comb, residual, out, src_first=False, threads=0, isa=None, stream=-1): any strides"),
     METHOD(partial_rope, "partial_rope(x, positions, out, n_rot=64, theta=10000.0, inverse=False, neighbours=False, threads=0, isa=None, "
-                         "stream=-1): positions are contiguous float64; out has the dtype of x, and may be x"),
+                         "stream=-1, frequencies=None): positions and frequencies are contiguous float64; out has the dtype of x, and may be x"),
     METHOD(swiglu, "swiglu(gate, up, out, threads=0, isa=None): C-contiguous float32; out may be one of the others"),
     {NULL, NULL, 0, NULL},
 };

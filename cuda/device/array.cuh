@@ -14,6 +14,15 @@ CBQ_FN int64_t place(const cbq_cuda_array &a, int64_t i) { return i * a.strides[
 CBQ_FN int64_t place(const cbq_cuda_array &a, int64_t i, int64_t j) { return i * a.strides[0] + j * a.strides[1]; }
 CBQ_FN int64_t place(const cbq_cuda_array &a, int64_t i, int64_t j, int64_t k) { return place(a, i, j) + k * a.strides[2]; }
 
+// int32 or int64
+CBQ_FN int64_t integer(const cbq_cuda_array &a, int64_t at) {
+    return a.type == CBQ_CUDA_I64 ? ((const int64_t *)a.data)[at] : ((const int32_t *)a.data)[at];
+}
+// How many of n positions count for row b: all of them where there are no lengths.
+CBQ_FN int64_t length_of(const cbq_cuda_array &lengths, int64_t b, int64_t n) {
+    return lengths.data ? integer(lengths, place(lengths, b)) : n;
+}
+
 // Threads for a number of elements, as CTAs; more than there can be is an error of the launch.
 static inline dim3 ctas_for(int64_t elements, int64_t each = OPERATOR_THREADS) {
     int64_t ctas = (elements + each - 1) / each;

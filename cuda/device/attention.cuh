@@ -14,15 +14,12 @@ struct attention_args {
     int stages, is_shared;  // with tensor cores: tiles in shared memory, whether v is in k
 };
 
-CBQ_FN int64_t integer(const cbq_cuda_array &a, int64_t at) {
-    return a.type == CBQ_CUDA_I64 ? ((const int64_t *)a.data)[at] : ((const int32_t *)a.data)[at];
-}
 CBQ_FN int64_t columns(const attention_args &s) { return s.q.shape[2] + (s.q2.data ? s.q2.shape[2] : 0); }
 
 // Entries of the cache, or of the list, that this sequence has, and the row of the cache of one: -1 where there is none.
 CBQ_FN int64_t entries(const attention_args &s, int64_t b) {
     if (s.list.data) return s.list.shape[1];
-    return s.lengths.data ? integer(s.lengths, place(s.lengths, b)) : s.k.shape[2];
+    return length_of(s.lengths, b, s.k.shape[2]);
 }
 CBQ_FN int64_t row_of_entry(const attention_args &s, int64_t b, int64_t i, int64_t end) {
     if (i >= end) return -1;

@@ -33,7 +33,7 @@ CBQ_FN void sort_chunk(uint64_t *keys, int64_t first) {
 }
 
 struct top_args {
-    cbq_cuda_array score;
+    cbq_cuda_array score, lengths;
     const uint64_t *from; // [B, n], NULL: from `score`
     uint64_t *to;         // [B, chunks * k], or [B, padded]
     int32_t *indices;     // [B, k], of the last round
@@ -43,14 +43,16 @@ struct top_args {
 
 CBQ_FN uint64_t key_of(const top_args &s, int64_t b, int64_t i) {
     if (i >= s.n) return 0; // below all others
-    return s.from ? s.from[b * s.n + i] : choice_key(get(s.score, place(s.score, b, i)), i);
+    if (s.from) return s.from[b * s.n + i];
+    return i < length_of(s.lengths, b, s.n) ? choice_key(get(s.score, place(s.score, b, i)), i) : 0;
 }
-CBQ_FN int32_t place_of(uint64_t key) { return (int32_t)~(uint32_t)key; }
+CBQ_FN int32_t place_of(uint64_t key) { return (int32_t)~(uint32_t)key; } // -1 for 0
+CBQ_FN int64_t chunks_of(int64_t n) { return n > CHUNK ? (n + CHUNK - 1) / CHUNK : 1; }
 
 // k of at most half a chunk: each chunk keeps its k largest, and these are the keys of the next round, until one chunk is left.
 extern "C" __global__ void __launch_bounds__(OPERATOR_THREADS) cbq_topk_chunk(top_args s) {
     __shared__ uint64_t keys[CHUNK];
-    int64_t chunks = (s.n + CHUNK - 1) / CHUNK, b = blockIdx.x / chunks, c = blockIdx.x - b * chunks;
+    int64_t chunks = chunks_of(s.n), b = blockIdx.x / chunks, c = blockIdx.x - b * chunks;
     for (uint32_t i = threadIdx.x; i < CHUNK; i += OPERATOR_THREADS) keys[i] = key_of(s, b, c * CHUNK + i);
     cu_barrier();
     sort_chunk(keys, 0);
@@ -88,18 +90,17 @@ extern "C" __global__ void __launch_bounds__(OPERATOR_THREADS) cbq_sort_near(top
     for (uint32_t i = threadIdx.x; i < CHUNK; i += OPERATOR_THREADS) all[i] = keys[i];
 }
 extern "C" __global__ void __launch_bounds__(OPERATOR_THREADS) cbq_sorted_places(top_args s) {
-    int64_t i = thread_of_grid(), b = i / s.k;
-    if (b < s.score.shape[0]) s.indices[i] = place_of(s.to[b * s.padded + (i - b * s.k)]);
+    int64_t i = thread_of_grid(), b = i / s.k, j = i - b * s.k;
+    if (b < s.score.shape[0]) s.indices[i] = j < s.padded ? place_of(s.to[b * s.padded + j]) : -1;
 }
 
-static int64_t chunks_of(int64_t n) { return (n + CHUNK - 1) / CHUNK; }
 static int64_t padded_of(int64_t n) {
     int64_t padded = CHUNK;
     while (padded < n) padded *= 2;
     return padded;
 }
 static uint64_t topk_workspace(const cbq_cuda_operands *o) {
-    int64_t batch = o->arrays[0].shape[0], n = o->arrays[0].shape[1], k = o->arrays[1].shape[1];
+    int64_t batch = o->arrays[0].shape[0], n = o->arrays[0].shape[1], k = o->arrays[2].shape[1];
     if (k > MOST_BY_CHUNKS) return (uint64_t)(batch * padded_of(n)) * sizeof(uint64_t);
     int64_t first = chunks_of(n) * k; // and the second round's beside them
     return (uint64_t)(batch * (first + chunks_of(first) * k)) * sizeof(uint64_t);
@@ -127,12 +128,12 @@ static cudaError_t top_by_sorting(top_args s, uint64_t *workspace, cudaStream_t 
     }
     return error != cudaSuccess ? error : cu_launch(cbq_sorted_places, ctas_for(batch * s.k), OPERATOR_THREADS, 0, stream, s);
 }
-// score [B, n], y int32 [B, k], contiguous.
+// score [B, n], lengths [B] or nothing, y int32 [B, k], contiguous; k <= n where there are no lengths.
 static cudaError_t indexer_topk(const cbq_cuda_operands *o, cudaStream_t stream) {
-    top_args s = {o->arrays[0]};
+    top_args s = {o->arrays[0], o->arrays[1]};
     s.n = s.score.shape[1];
-    s.k = (uint32_t)o->arrays[1].shape[1];
-    s.indices = (int32_t *)o->arrays[1].data;
+    s.k = (uint32_t)o->arrays[2].shape[1];
+    s.indices = (int32_t *)o->arrays[2].data;
     if (s.k == 0 || s.score.shape[0] == 0) return cudaSuccess;
     return (s.k <= MOST_BY_CHUNKS ? top_by_chunks : top_by_sorting)(s, (uint64_t *)o->workspace, stream);
 }
@@ -251,7 +252,7 @@ static cudaError_t route(const cbq_cuda_operands *o, cudaStream_t stream) {
 }
 
 extern "C" const cbq_cuda_operator cbq_cuda_choice[] = {
-    {"indexer_topk", 2, 0, topk_workspace, indexer_topk},
+    {"indexer_topk", 3, 0, topk_workspace, indexer_topk},
     {"gather_list", 2, 2, NULL, gather_list},
     {"route", 4, 3, NULL, route},
     {NULL, 0, 0, NULL, NULL},

@@ -9,6 +9,7 @@ enum { STREAMS = 4 };
 struct arrays3 {
     cbq_cuda_array a, b, y;
     int64_t elements;
+    float limit; // of swiglu
 };
 
 // The i-th element in the order of y's shape, of four axes.
@@ -30,24 +31,26 @@ extern "C" __global__ void __launch_bounds__(OPERATOR_THREADS) cbq_vector_add(ar
     places_of(s, i, at);
     put(s.y, at[2], get(s.a, at[0]) + get(s.b, at[1]));
 }
-// silu(a) * b
+// silu(a) * b, with a at most the limit, and b clipped to both sides of 0; NaN stays.
 extern "C" __global__ void __launch_bounds__(OPERATOR_THREADS) cbq_swiglu(arrays3 s) {
     int64_t i = thread_of_grid(), at[3];
     if (i >= s.elements) return;
     places_of(s, i, at);
-    float gate = get(s.a, at[0]);
-    put(s.y, at[2], gate * f_sigmoid(gate) * get(s.b, at[1]));
+    float gate = get(s.a, at[0]), up = get(s.b, at[1]);
+    gate = gate > s.limit ? s.limit : gate;
+    up = up > s.limit ? s.limit : up < -s.limit ? -s.limit : up;
+    put(s.y, at[2], gate * f_sigmoid(gate) * up);
 }
 
-static cudaError_t run3(void (*kernel)(arrays3), const cbq_cuda_operands *o, cudaStream_t stream) {
-    arrays3 s = {o->arrays[0], o->arrays[1], o->arrays[2], 1};
+static cudaError_t run3(void (*kernel)(arrays3), const cbq_cuda_operands *o, cudaStream_t stream, float limit = 0) {
+    arrays3 s = {o->arrays[0], o->arrays[1], o->arrays[2], 1, limit};
     for (int axis = 0; axis < CBQ_CUDA_DIMS; axis++) s.elements *= s.y.shape[axis];
     return s.elements == 0 ? cudaSuccess : cu_launch(kernel, ctas_for(s.elements), OPERATOR_THREADS, 0, stream, s);
 }
 // a, b, y: four axes each.
 static cudaError_t vector_add(const cbq_cuda_operands *o, cudaStream_t stream) { return run3(cbq_vector_add, o, stream); }
-// gate, up, y: four axes each.
-static cudaError_t swiglu(const cbq_cuda_operands *o, cudaStream_t stream) { return run3(cbq_swiglu, o, stream); }
+// gate, up, y: four axes each; the number: limit, infinity for none.
+static cudaError_t swiglu(const cbq_cuda_operands *o, cudaStream_t stream) { return run3(cbq_swiglu, o, stream, (float)o->numbers[0]); }
 
 struct collapse_args {
     cbq_cuda_array pre, h, y;
@@ -110,7 +113,7 @@ static cudaError_t router_sqrtsoftplus(const cbq_cuda_operands *o, cudaStream_t 
 
 extern "C" const cbq_cuda_operator cbq_cuda_elementwise[] = {
     {"vector_add", 3, 0, NULL, vector_add},
-    {"swiglu", 3, 0, NULL, swiglu},
+    {"swiglu", 3, 1, NULL, swiglu},
     {"mhc_collapse", 3, 0, NULL, mhc_collapse},
     {"mhc_expand", 5, 0, NULL, mhc_expand},
     {"router_sqrtsoftplus", 4, 0, NULL, router_sqrtsoftplus},

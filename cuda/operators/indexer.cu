@@ -10,7 +10,7 @@ enum { TILE_HEADS = 64, TILE_KEYS = 64, TILE_WIDTH = 32, PITCH = TILE_WIDTH + 1,
 static_assert(HEAD_LANES * (TILE_KEYS / OWN_KEYS) == OPERATOR_THREADS && HEAD_LANES == 16, "half a warp to the heads of a key");
 
 struct score_args {
-    cbq_cuda_array q, k, w, y; // [B, H, D], [n, H or 1, D], [B, H], float32 [B, n]
+    cbq_cuda_array q, k, w, lengths, y; // [B, H, D], [n, H or 1, D], [B, H], [B] or nothing, float32 [B, n]
 };
 
 CBQ_FN float relu(float x) { return x < 0 ? 0 : x; } // NaN stays
@@ -27,6 +27,7 @@ extern "C" __global__ void __launch_bounds__(OPERATOR_THREADS) cbq_indexer_score
     int64_t tiles = (s.k.shape[0] + TILE_KEYS - 1) / TILE_KEYS, b = blockIdx.x / tiles, first = (blockIdx.x - b * tiles) * TILE_KEYS;
     uint32_t head = threadIdx.x % HEAD_LANES * OWN_HEADS, key = threadIdx.x / HEAD_LANES * OWN_KEYS;
     float scores[OWN_KEYS] = {0, 0, 0, 0, 0, 0, 0, 0};
+    if (first >= length_of(s.lengths, b, s.k.shape[0])) return; // all of the CTA
     for (int64_t heads = 0; heads < s.q.shape[1]; heads += TILE_HEADS) {
         float sums[OWN_HEADS][OWN_KEYS];
 #pragma unroll
@@ -67,7 +68,7 @@ extern "C" __global__ void __launch_bounds__(OPERATOR_THREADS) cbq_indexer_score
 // Keys of their own for every head: a warp to a position.
 extern "C" __global__ void __launch_bounds__(OPERATOR_THREADS) cbq_indexer_score_heads(score_args s) {
     int64_t i = thread_of_grid() / 32, b = i / s.k.shape[0], n = i - b * s.k.shape[0], lane = threadIdx.x % 32;
-    if (b >= s.q.shape[0]) return;
+    if (b >= s.q.shape[0] || n >= length_of(s.lengths, b, s.k.shape[0])) return;
     float score = 0;
     for (int64_t h = 0; h < s.q.shape[1]; h++) {
         float sum = 0;
@@ -78,13 +79,13 @@ extern "C" __global__ void __launch_bounds__(OPERATOR_THREADS) cbq_indexer_score
     if (lane == 0) put(s.y, place(s.y, b, n), score);
 }
 
-// q [B, H, D], k [n, H or 1, D], w [B, H], y float32 [B, n].
+// q [B, H, D], k [n, H or 1, D], w [B, H], lengths [B] or nothing, y float32 [B, n], not to be read past a length.
 static cudaError_t indexer_score(const cbq_cuda_operands *o, cudaStream_t stream) {
-    score_args s = {o->arrays[0], o->arrays[1], o->arrays[2], o->arrays[3]};
+    score_args s = {o->arrays[0], o->arrays[1], o->arrays[2], o->arrays[3], o->arrays[4]};
     int64_t batch = s.q.shape[0], n = s.k.shape[0];
     if (batch == 0 || n == 0) return cudaSuccess;
     if (s.k.shape[1] != 1) return cu_launch(cbq_indexer_score_heads, ctas_for(batch * n * 32), OPERATOR_THREADS, 0, stream, s);
     return cu_launch(cbq_indexer_score, ctas_for(batch * ((n + TILE_KEYS - 1) / TILE_KEYS), 1), OPERATOR_THREADS, 0, stream, s);
 }
 
-extern "C" const cbq_cuda_operator cbq_cuda_indexer[] = {{"indexer_score", 4, 0, NULL, indexer_score}, {NULL, 0, 0, NULL, NULL}};
+extern "C" const cbq_cuda_operator cbq_cuda_indexer[] = {{"indexer_score", 5, 0, NULL, indexer_score}, {NULL, 0, 0, NULL, NULL}};

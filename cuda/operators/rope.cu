@@ -6,14 +6,14 @@
 #include <math.h>
 
 struct rope_args {
-    cbq_cuda_array x, positions, y;
+    cbq_cuda_array x, positions, frequencies, y; // no frequencies: the powers of theta
     float2 *table; // [T, n_rot / 2]: cosine, sine
     double log2_theta;
     int64_t elements;
     int n_rot, inverse, interleaved;
 };
 
-CBQ_FN double position(const cbq_cuda_array &a, int64_t i) {
+CBQ_FN double real(const cbq_cuda_array &a, int64_t i) {
     int64_t at = i * a.strides[0];
     if (a.type == CBQ_CUDA_I32) return ((const int32_t *)a.data)[at];
     if (a.type == CBQ_CUDA_I64) return (double)((const int64_t *)a.data)[at];
@@ -44,13 +44,13 @@ CBQ_FN void turn(double turns, double &cosine, double &sine) {
     sine = quarter == 0 ? s : quarter == 1 ? c : quarter == 2 ? -s : -c;
 }
 
-// The angle of pair i is position theta^(-2i / n_rot). Turns are counted modulo 1 before they are multiplied with 2 pi, so that the
-// error is that of position times rate: 2^-53 of the number of turns.
+// The angle of pair i is position theta^(-2i / n_rot), or position frequencies[i]. Turns are counted modulo 1 before they are
+// multiplied with 2 pi, so that the error is that of position times rate: 2^-53 of the number of turns.
 extern "C" __global__ void __launch_bounds__(OPERATOR_THREADS) cbq_rope_table(rope_args s) {
     int64_t i = thread_of_grid(), half = s.n_rot / 2, t = i / half, pair = i - t * half;
     if (t >= s.positions.shape[0]) return;
-    double rate = power_of_two(-2.0 * (double)pair / s.n_rot * s.log2_theta), turns = position(s.positions, t) * rate * 0.159154943091895335769;
-    double cosine, sine;
+    double rate = s.frequencies.data ? real(s.frequencies, pair) : power_of_two(-2.0 * (double)pair / s.n_rot * s.log2_theta);
+    double turns = real(s.positions, t) * rate * 0.159154943091895335769, cosine, sine;
     turn(turns - rint(turns), cosine, sine);
     s.table[i] = make_float2((float)cosine, (float)(s.inverse ? -sine : sine));
 }
@@ -77,9 +77,9 @@ extern "C" __global__ void __launch_bounds__(OPERATOR_THREADS) cbq_partial_rope(
 static uint64_t rope_workspace(const cbq_cuda_operands *o) {
     return (uint64_t)o->arrays[1].shape[0] * (uint64_t)(o->numbers[0] / 2) * sizeof(float2);
 }
-// x [N, T, heads, head_dim], positions [T], y as x; numbers: n_rot, theta, inverse, interleaved.
+// x [N, T, heads, head_dim], positions [T], frequencies [n_rot / 2] or nothing, y as x; numbers: n_rot, theta, inverse, interleaved.
 static cudaError_t partial_rope(const cbq_cuda_operands *o, cudaStream_t stream) {
-    rope_args s = {o->arrays[0], o->arrays[1], o->arrays[2], (float2 *)o->workspace, log2(o->numbers[1])};
+    rope_args s = {o->arrays[0], o->arrays[1], o->arrays[2], o->arrays[3], (float2 *)o->workspace, log2(o->numbers[1])};
     s.n_rot = (int)o->numbers[0];
     s.inverse = o->numbers[2] != 0;
     s.interleaved = o->numbers[3] != 0;
@@ -89,4 +89,4 @@ static cudaError_t partial_rope(const cbq_cuda_operands *o, cudaStream_t stream)
     return error != cudaSuccess ? error : cu_launch(cbq_partial_rope, ctas_for(s.elements), OPERATOR_THREADS, 0, stream, s);
 }
 
-extern "C" const cbq_cuda_operator cbq_cuda_rope[] = {{"partial_rope", 3, 4, rope_workspace, partial_rope}, {NULL, 0, 0, NULL, NULL}};
+extern "C" const cbq_cuda_operator cbq_cuda_rope[] = {{"partial_rope", 4, 4, rope_workspace, partial_rope}, {NULL, 0, 0, NULL, NULL}};

@@ -40,6 +40,10 @@ def cases(dtype: str) -> dict[str, tuple[tuple[Any, ...], dict[str, Any]]]:
             {"comb_layout": "src_dst"},
         ),
         "partial_rope": ((draw(0, (2, T, 5, 70), dtype), np.array([0, 5, 1_000_000])), {"pairs": "interleaved"}),
+        "partial_rope with frequencies": (
+            (draw(0, (T, 70), dtype), np.array([0, 0.5, -1_000_000])),
+            {"n_rot": 6, "frequencies": np.array([2.5, -0.125, 0])},
+        ),
         "compressor_pool": (
             (draw(0, (T, 8, 1), dtype), draw(1, (T, 8, D), dtype), draw(2, (8, D), dtype)),
             {"ape_on": "gate"},
@@ -48,10 +52,19 @@ def cases(dtype: str) -> dict[str, tuple[tuple[Any, ...], dict[str, Any]]]:
         "route": ((logits, np.zeros(32, DTYPES[dtype]), 4), {"scale": 2.5, "normalize": True}),
         "indexer_score": ((draw(0, (2, 5, 32), dtype), draw(1, (70, 32), dtype), draw(2, (2, 5), dtype)), {}),
         "indexer_topk": ((np.round(draw(0, (2, 200), dtype) * 4), 9), {}),
+        "indexer_topk with lengths": (
+            (np.round(draw(0, (3, 20), dtype) * 4), 30),
+            {"lengths": np.array([20, 0, 7], np.int32)},
+        ),
         "sdpa_decode_sink": ((q, k, v, draw(5, (6,), dtype)), {"lengths": np.array([50, 7])}),
         "sparse_sdpa_decode": ((q, k, k, np.array([3, 49, -1, 0])), {"sink": draw(5, (6,), dtype)}),
         "mla_decode": (latent(dtype), {}),
     }
+
+
+def operator(name: str, module: Any = deepseek) -> Any:
+    """What a case calls: its name may go on behind a blank."""
+    return getattr(module, name.split()[0])
 
 
 def latent(dtype: str) -> tuple[Any, ...]:
@@ -88,7 +101,7 @@ def to_host(result: Any) -> Any:
 @pytest.mark.parametrize("name", cases("float32"))
 def test_arrays_of_the_host(native: Any, name: str, dtype: str) -> None:
     args, options = cases(dtype)[name]
-    check(name, getattr(deepseek, name)(*args, **options), getattr(reference, name)(*args, **options), dtype)
+    check(name, operator(name)(*args, **options), operator(name, reference)(*args, **options), dtype)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -97,8 +110,8 @@ def test_arrays_of_the_device(shim: Shim, native: Any, name: str, dtype: str) ->
     args, options = cases(dtype)[name]
     given = [on_device(shim, a) for a in args]
     words = {key: on_device(shim, value) for key, value in options.items()}
-    result = getattr(deepseek, name)(*given, **words)
-    check(name, to_host(result), getattr(reference, name)(*args, **options), dtype)
+    result = operator(name)(*given, **words)
+    check(name, to_host(result), operator(name, reference)(*args, **options), dtype)
 
 
 @pytest.mark.parametrize("name", cases("float32"))
@@ -107,7 +120,7 @@ def test_out_while_a_graph_is_captured(shim: Shim, native: Any, stream: int, nam
     args, options = cases("float32")[name]
     given = [on_device(shim, a) for a in args]
     words = {key: on_device(shim, value) for key, value in options.items()}
-    function = getattr(deepseek, name)
+    function = operator(name)
     expected = function(*args, **options)
     results = expected if isinstance(expected, tuple) else (expected,)
     places = [upload(shim, np.zeros(r.shape, r.dtype)) for r in results]
@@ -158,6 +171,10 @@ def test_select_is_score_and_topk(native: Any) -> None:
     for count in (0, 7, 600):
         expected = reference.indexer_topk(deepseek.indexer_score(q, k, w), count)
         assert np.array_equal(deepseek.indexer_select(q, k, w, count), expected)
+        lengths = np.array([1500, 70])
+        expected = reference.indexer_topk(deepseek.indexer_score(q, k, w), count, lengths=lengths)
+        assert np.array_equal(deepseek.indexer_select(q, k, w, count, lengths=lengths), expected)
+    assert np.array_equal(deepseek.indexer_select(q, k[:3], w, 5, lengths=[3, 0])[:, 3:], np.full((2, 2), -1))
     one = deepseek.indexer_select(q[0], k, w[0], 7)
     assert np.array_equal(one, deepseek.indexer_select(q, k, w, 7)[0])
 
@@ -177,7 +194,8 @@ def test_gather_list(native: Any, window: int) -> None:
 
 @pytest.mark.parametrize("where", ["host", "device"])
 @pytest.mark.parametrize("precision", ["bf16", "f32"])
-def test_moe_ffn(shim: Shim, native: Any, where: str, precision: str) -> None:
+@pytest.mark.parametrize("clip", [None, 0.5, np.float32(3)])
+def test_moe_ffn(shim: Shim, native: Any, where: str, precision: str, clip: Any) -> None:
     experts, f, k, n = 3, 64, 32, 10
     gate, up, down = (tensor("q8_0", experts, *s) for s in ((f, k), (f, k), (n, f)))
     x = draw(0, (5, k))
@@ -185,10 +203,10 @@ def test_moe_ffn(shim: Shim, native: Any, where: str, precision: str) -> None:
     weights = np.random.default_rng(1).random((5, 2)).astype(np.float32)
     loaded = [cuda.load(w) for w in (gate, up, down)]
     given = (x, ids, weights) if where == "host" else tuple(WithDLPack(upload(shim, a)) for a in (x, ids, weights))
-    result = deepseek.moe_ffn(given[0], *loaded, *given[1:], precision=precision)
+    result = deepseek.moe_ffn(given[0], *loaded, *given[1:], precision=precision, limit=clip)
     y = result if where == "host" else result.to_numpy()
     rounded = (from_bf16(to_bf16(w.dequant())) for w in (gate, up, down))
-    expected = reference.moe_ffn(x, *rounded, ids, weights)
+    expected = reference.moe_ffn(x, *rounded, ids, weights, limit=clip)
     limit = {"bf16": 1e-2, "f32": 1e-5}[precision]
     assert np.linalg.norm(y - expected) < limit * np.linalg.norm(expected)
     assert not y[2].any()
@@ -201,6 +219,13 @@ def test_moe_ffn(shim: Shim, native: Any, where: str, precision: str) -> None:
         ("a: expected float32, float16 or bfloat16, got float64", lambda: deepseek.vector_add([1.0], np.ones(1, "f"))),
         ("out: expected shape", lambda: deepseek.vector_add(*[np.ones(2, "f")] * 2, out=np.ones(3, "f"))),
         ("k: expected 0 to 3, got 4", lambda: deepseek.indexer_topk(np.ones(3, "f"), 4)),
+        ("lengths: expected 0 to 3, got 4", lambda: deepseek.indexer_topk(np.ones((1, 3), "f"), 9, lengths=[4])),
+        ("lengths: expected [B] with B = 1", lambda: deepseek.indexer_topk(np.ones((1, 3), "f"), 9, lengths=[3, 3])),
+        ("lengths: expected None without", lambda: deepseek.indexer_topk(np.ones(3, "f"), 2, lengths=[3])),
+        (
+            "lengths: expected integers, got float64",
+            lambda: deepseek.indexer_topk(np.ones((1, 3), "f"), 9, lengths=[1.0]),
+        ),
         ("indices: expected -1 to 3, got 4", lambda: deepseek.sparse_sdpa_decode(*heads(), [0, 4])),
         ("lengths: expected None without a batch", lambda: deepseek.sdpa_decode_sink(*heads(), None, lengths=[1])),
         ("v: expected at most 1024 columns", lambda: deepseek.sdpa_decode_sink(*heads(1025), None)),
@@ -208,6 +233,11 @@ def test_moe_ffn(shim: Shim, native: Any, where: str, precision: str) -> None:
         ("n_rot: expected an even number", lambda: deepseek.partial_rope(np.ones((1, 4), "f"), [0], n_rot=3)),
         ("theta: expected a number above 0", lambda: deepseek.partial_rope(np.ones((1, 4), "f"), [0], 2, theta=0)),
         ("positions: expected [T] with T = 1", lambda: deepseek.partial_rope(np.ones((1, 4), "f"), [0, 1], 2)),
+        ("positions: expected finite numbers up to 2^53, got nan", lambda: rope([1, 2], positions=[np.nan])),
+        ("frequencies: expected [2], got shape (1,)", lambda: rope([1])),
+        ("frequencies: expected finite numbers up to 2^53, got inf", lambda: rope([1, np.inf])),
+        ("frequencies: expected integers or real numbers, got complex128", lambda: rope([1, 1j])),
+        ("theta: expected its default where frequencies are given, got 160000", lambda: rope([1, 2], theta=16e4)),
         ("k: expected 0 to 3, got 5", lambda: deepseek.route(np.ones((1, 3), "f"), np.ones(3, "f"), 5)),
     ],
 )
@@ -215,6 +245,10 @@ def test_what_is_wrong_is_said(native: Any, message: str, call: Callable[[], Any
     with pytest.raises((ValueError, TypeError)) as caught:
         call()
     assert message in str(caught.value)
+
+
+def rope(frequencies: Any, positions: Any = (0,), **options: Any) -> Any:
+    return deepseek.partial_rope(np.ones((1, 4), np.float32), positions, 4, frequencies=frequencies, **options)
 
 
 def heads(width: int = 8) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -230,6 +264,14 @@ def test_memory_that_overlaps_is_refused(shim: Shim, native: Any) -> None:
         deepseek.mhc_collapse(
             np.ones((2, 4), np.float32), WithDLPack(place.reshape(2, 4, 4)), out=WithDLPack(place[:2, :4])
         )
+
+
+@pytest.mark.parametrize("limit", [0, -1.0, np.nan, np.inf, "10", True])
+def test_a_limit_that_cannot_be(native: Any, limit: Any) -> None:
+    w = cuda.load(tensor("q8_0", 1, 32, 32))
+    given = np.zeros((1, 32), np.float32), w, w, w, np.zeros((1, 1), np.int32), np.ones((1, 1), np.float32)
+    with pytest.raises((ValueError, TypeError), match="limit: expected a"):
+        deepseek.moe_ffn(*given, limit=limit)
 
 
 def test_without_a_gpu_there_is_no_result() -> None:

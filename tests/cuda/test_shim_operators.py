@@ -56,9 +56,12 @@ def test_vector_add_and_swiglu(ops: Operators, dtype: str) -> None:
     y = ops.empty((2, 3, 5, 7), DTYPES[dtype])
     ops.run("vector_add", [a, b], [y])
     assert_close(y, a.astype(np.float64) + b.astype(np.float64))
-    ops.run("swiglu", [a, b], [y])
-    gate = a.astype(np.float64)
-    assert_close(y, gate / (1 + np.exp(-gate)) * b.astype(np.float64))
+    a[0, 0, 0, :3], b[0, 0, 0, :4] = [0, np.nan, 2], [-3, 3, np.nan, 5]
+    for limit in (np.inf, 0.75, 4.0):
+        ops.run("swiglu", [a, b], [y], [limit])
+        gate, up = np.minimum(a.astype(np.float64), limit), np.clip(b.astype(np.float64), -limit, limit)
+        assert_close(y, gate / (1 + np.exp(-gate)) * up)
+        assert np.isnan(y[0, 0, 0].astype(np.float64)).tolist() == [False, True, True, False, False, False, False]
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -99,17 +102,20 @@ def test_rope(ops: Operators, dtype: str, inverse: bool, pairs: str) -> None:
     for positions in (np.array([0, 7, 1_000_000]), np.int32([5, 131_071, 2]), np.array([0.5, -3.25, 1e6])):
         y = ops.empty(x.shape, DTYPES[dtype])
         numbers = [64, 160_000.0, float(inverse), float(pairs == "interleaved")]
-        ops.run("partial_rope", [x, positions], [y], numbers)
+        ops.run("partial_rope", [x, positions, None], [y], numbers)
         assert_close(y, reference.partial_rope(x, positions, 64, 160_000.0, inverse, pairs))
+        rates = 3.0 / (1 + np.arange(32)) ** 2 * np.where(np.arange(32) % 5, 1, -1)
+        for frequencies in (rates, rates.astype(np.float32), np.repeat(rates, 2)[::2]):
+            ops.run("partial_rope", [x, positions, frequencies], [y], [64, 10_000.0, *numbers[2:]])
+            expected = reference.partial_rope(x, positions, 64, inverse=inverse, pairs=pairs, frequencies=frequencies)
+            assert_close(y, expected)
 
 
 def test_rope_there_and_back_in_place(ops: Operators) -> None:
     x, positions, y = draw(0, (1, 2, 3, 64)), np.array([1_000_000, 3]), ops.empty((1, 2, 3, 64))
     y[...] = x
     for inverse in (0, 1):
-        operator = ops.known["partial_rope"]
-        assert operator.arrays == 3
-        ops.run("partial_rope", [y.copy(), positions], [y], [64, 10_000.0, inverse, 0])
+        ops.run("partial_rope", [y.copy(), positions, None], [y], [64, 10_000.0, inverse, 0])
     assert_close(y, x.astype(np.float64), 1e-6)
 
 
@@ -166,8 +172,23 @@ def test_topk(ops: Operators, batch: int, n: int, k: int, dtype: str) -> None:
     scores[-1, n // 2] = -np.inf
     scores[0, n // 4] = -0.0
     y = ops.empty((batch, k), np.int32)
-    ops.run("indexer_topk", [scores], [y])
+    ops.run("indexer_topk", [scores, None], [y])
     assert np.array_equal(y, reference.indexer_topk(scores, k))
+
+
+@pytest.mark.parametrize(
+    ("n", "k"), [(0, 3), (0, 600), (1, 8), (70, 8), (70, 90), (5000, 512), (1500, 600), (900, 1025)]
+)
+@pytest.mark.parametrize("dtype", [np.int32, np.int64])
+def test_topk_of_the_first(ops: Operators, n: int, k: int, dtype: Any) -> None:
+    lengths = np.array([n, 0, n // 2, min(n, 3)], dtype)
+    scores = np.round(draw(n, (4, n)) * 8)
+    y = ops.empty((4, k), np.int32)
+    expected = reference.indexer_topk(scores, k, lengths=lengths)
+    for row, count in zip(scores, lengths, strict=True):
+        row[count:] = np.inf
+    ops.run("indexer_topk", [scores, lengths], [y])
+    assert np.array_equal(y, expected)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -179,9 +200,21 @@ def test_indexer_score(ops: Operators, dtype: str, batch: int, heads: int, width
     q, w = draw(0, (batch, heads, width), dtype), draw(1, (batch, heads), dtype)
     k = draw(2, (n, heads if of_heads else 1, width), dtype)
     y = ops.empty((batch, n))
-    ops.run("indexer_score", [q, k, w], [y])
+    ops.run("indexer_score", [q, k, w, None], [y])
     expected = reference.indexer_score(q, k if of_heads else k[:, 0], w)
     assert_close(y, expected, 1e-4)
+
+
+@pytest.mark.parametrize("of_heads", [False, True])
+def test_indexer_score_of_the_first(ops: Operators, of_heads: bool) -> None:
+    q, w, k = draw(0, (4, 3, 33)), draw(1, (4, 3)), draw(2, (150, 3 if of_heads else 1, 33))
+    y = ops.empty((4, 150))
+    lengths = np.array([150, 0, 64, 67])
+    ops.run("indexer_score", [q, k, w, lengths], [y])
+    expected = reference.indexer_score(q, k if of_heads else k[:, 0], w)
+    for actual, wanted, n in zip(y, expected, lengths, strict=True):
+        assert_close(actual[:n], wanted[:n], 1e-4)
+        assert np.isnan(actual[-(-n // 64) * 64 :]).all()  # what memory held before
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from cbquant.cuda.deepseek._operation import Operation, View
+from cbquant.cuda.deepseek._operation import Operation, View, check_within
 from cbquant.deepseek._attention import scale_of
 
 _MOST_COLUMNS = 1024  # of cuda/operators/attention.cu
@@ -52,7 +52,7 @@ def sdpa_decode_sink(
         if "B" not in op.sizes:
             raise ValueError("lengths: expected None without a batch: slice k and v instead")
         counts = op.integers(lengths, "lengths", "B")
-        _check_within(counts, "lengths", 0, op.sizes["n"])
+        check_within(counts, "lengths", 0, op.sizes["n"])
     return _attend(op, views, q, sink, scale, out, lengths=counts)
 
 
@@ -91,7 +91,7 @@ def sparse_sdpa_decode(
         chosen = chosen.add_axis(0).broadcast(op.sizes.get("B", 1), chosen.shape[0])
     else:
         raise ValueError(f"indices: expected [n_sel]{' or [B, n_sel]' * ('B' in op.sizes)}, got shape {chosen.shape}")
-    _check_within(chosen, "indices", -1, op.sizes["n"] - 1)
+    check_within(chosen, "indices", -1, op.sizes["n"] - 1)
     return _attend(op, views, q, sink, scale, out, indices=chosen)
 
 
@@ -175,13 +175,3 @@ def _attend(
 def _check_columns(name: str, columns: int) -> None:
     if columns > _MOST_COLUMNS:
         raise ValueError(f"{name}: expected at most {_MOST_COLUMNS} columns on a GPU, got {columns}")
-
-
-def _check_within(view: View, name: str, low: int, high: int) -> None:
-    """Numbers of the host are looked at before anything is read."""
-    numbers = view.source.host
-    if numbers is None or numbers.size == 0:
-        return
-    bad = numbers[(numbers < low) | (numbers > high)]
-    if bad.size:
-        raise ValueError(f"{name}: expected {low} to {high}, got {bad.flat[0]}")

@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from cbquant._arguments import check_word
-from cbquant.cuda.deepseek._operation import Operation, View
-from cbquant.deepseek._inputs import flag, number, outputs, whole
+from cbquant.cuda.deepseek._operation import Operation, View, check_within
+from cbquant.deepseek._inputs import MAX_POSITIONS, flag, number, outputs, whole
 
-_MAX_POSITIONS = 2**31 - 1
 _MOST_LISTED = 1024  # of cuda/operators/choice.cu: a list is sorted by one CTA
 
 
@@ -106,11 +105,11 @@ def indexer_score(q: Any, k: Any, w: Any, *, out: Any = None, stream: Any = None
     y = op.result(out, shape, "float32", q)
     if y.dtype != "float32":
         raise TypeError(f"out: expected float32, got {y.dtype}")
-    op.step("indexer_score", *operands, y.with_axes(2))
+    op.step("indexer_score", *operands, None, y.with_axes(2))
     return op.finish()[0]
 
 
-def indexer_topk(score: Any, k: int, *, out: Any = None, stream: Any = None) -> Any:
+def indexer_topk(score: Any, k: int, *, lengths: Any = None, out: Any = None, stream: Any = None) -> Any:
     """The indices of the k largest scores, by falling score; equal ones by rising index, NaN last:
     `cbquant.deepseek.indexer_topk` on a GPU.
 
@@ -119,7 +118,10 @@ def indexer_topk(score: Any, k: int, *, out: Any = None, stream: Any = None) -> 
     score : array
         ``[n]`` or ``[B, n]``.
     k : int
-        0 to n; up to 512 is fast.
+        0 to n, with `lengths` any number; up to 512 is fast.
+    lengths : array of int, optional
+        ``[B]``, with a batch: only the first scores of each row count. On the device nothing checks that they are 0 to
+        n.
     out : array, optional
         Where to write: int32, contiguous.
     stream : int or stream, optional
@@ -128,19 +130,22 @@ def indexer_topk(score: Any, k: int, *, out: Any = None, stream: Any = None) -> 
     Returns
     -------
     array
-        int32 ``[k]`` or ``[B, k]``.
+        int32 ``[k]`` or ``[B, k]``, with -1 where a row has fewer.
     """
-    op = Operation.of("indexer_topk", stream, score, out)
+    op = Operation.of("indexer_topk", stream, score, lengths, out)
     values = op.floats(score, "score")
     if len(values.shape) not in (1, 2):
         raise ValueError(f"score: expected [n] or [B, n], got shape {values.shape}")
-    count = whole(k, "k", 0, min(values.shape[-1], _MAX_POSITIONS))
+    counts = _lengths(op, lengths, values.shape[:-1], values.shape[-1])
+    count = whole(k, "k", 0, MAX_POSITIONS if counts is not None else min(values.shape[-1], MAX_POSITIONS))
     y = contiguous(op.result(out, (*values.shape[:-1], count), "int32", score), "out")
-    op.step("indexer_topk", values.with_axes(2), y.with_axes(2))
+    op.step("indexer_topk", values.with_axes(2), counts, y.with_axes(2))
     return op.finish()[0]
 
 
-def indexer_select(q: Any, k: Any, w: Any, topk: int, *, out: Any = None, stream: Any = None) -> Any:
+def indexer_select(
+    q: Any, k: Any, w: Any, topk: int, *, lengths: Any = None, out: Any = None, stream: Any = None
+) -> Any:
     """The positions with the largest scores: `indexer_topk` of `indexer_score`, on a GPU.
 
     Scores take 4 n bytes of the workspace for each query of a batch.
@@ -150,7 +155,9 @@ def indexer_select(q: Any, k: Any, w: Any, topk: int, *, out: Any = None, stream
     q, k, w : array
         As for `indexer_score`.
     topk : int
-        0 to n.
+        0 to n, with `lengths` any number.
+    lengths : array of int, optional
+        ``[B]``, as for `indexer_topk`: only the first positions count for each query.
     out : array, optional
         Where to write: int32, contiguous.
     stream : int or stream, optional
@@ -159,15 +166,16 @@ def indexer_select(q: Any, k: Any, w: Any, topk: int, *, out: Any = None, stream
     Returns
     -------
     array
-        int32 ``[topk]`` or ``[B, topk]``.
+        int32 ``[topk]`` or ``[B, topk]``, with -1 where there are fewer.
     """
-    op = Operation.of("indexer_select", stream, q, k, w, out)
+    op = Operation.of("indexer_select", stream, q, k, w, lengths, out)
     operands, shape = _scored(op, q, k, w)
-    count = whole(topk, "topk", 0, shape[-1])
+    counts = _lengths(op, lengths, shape[:-1], shape[-1])
+    count = whole(topk, "topk", 0, MAX_POSITIONS if counts is not None else min(shape[-1], MAX_POSITIONS))
     y = contiguous(op.result(out, (*shape[:-1], count), "int32", q), "out")
     scores = op.temporary(shape).with_axes(2)
-    op.step("indexer_score", *operands, scores)
-    op.step("indexer_topk", scores, y.with_axes(2))
+    op.step("indexer_score", *operands, counts, scores)
+    op.step("indexer_topk", scores, counts, y.with_axes(2))
     return op.finish()[0]
 
 
@@ -199,7 +207,7 @@ def gather_list(topk: Any, n_kv: int, window: int = 128, *, out: Any = None, str
         raise ValueError(f"topk: expected [k] or [B, k], got shape {chosen.shape}")
     if chosen.shape[-1] > _MOST_LISTED:
         raise ValueError(f"topk: expected at most {_MOST_LISTED} positions on a GPU, got {chosen.shape[-1]}")
-    n, last = whole(n_kv, "n_kv", 0, _MAX_POSITIONS), whole(window, "window", 0, _MAX_POSITIONS)
+    n, last = whole(n_kv, "n_kv", 0, MAX_POSITIONS), whole(window, "window", 0, MAX_POSITIONS)
     shape = (*chosen.shape[:-1], min(n, chosen.shape[-1] + last))
     y = contiguous(op.result(out, shape, "int32", topk), "out")
     op.step("gather_list", chosen.with_axes(2), y.with_axes(2), numbers=(n, last))
@@ -216,6 +224,18 @@ def _scored(op: Operation, q: Any, k: Any, w: Any) -> tuple[tuple[View, View, Vi
     weights = op.floats(w, "w", f"{batch}H")
     operands = query.with_axes(3), keys if of_heads else keys.add_axis(1), weights.with_axes(2)
     return operands, op.sizes.shape(f"{batch}n")
+
+
+def _lengths(op: Operation, lengths: Any, batch: tuple[int, ...], n: int) -> View | None:
+    """Of ``(B,)`` rows of n; None where all of them count."""
+    if lengths is None:
+        return None
+    if not batch:
+        raise ValueError("lengths: expected None without a batch")
+    op.sizes.setdefault("B", batch[0])
+    counts = op.integers(lengths, "lengths", "B")
+    check_within(counts, "lengths", 0, n)
+    return counts
 
 
 def contiguous(view: View, name: str) -> View:

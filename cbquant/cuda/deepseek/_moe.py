@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from cbquant.cuda._weight import PRECISIONS, Weight, check_product
 from cbquant.cuda.deepseek._choice import contiguous
 from cbquant.cuda.deepseek._operation import Operation, View
 from cbquant.deepseek import _inputs
+from cbquant.deepseek._moe import limit_of
 
 
 def moe_ffn(
@@ -31,6 +33,7 @@ def moe_ffn(
     out: Any = None,
     stream: Any = None,
     precision: str = "bf16",
+    limit: float | None = None,
 ) -> Any:
     """The weighted sum of ``down(silu(gate(x)) * up(x))`` of each token's experts: `cbquant.deepseek.moe_ffn` on a GPU.
 
@@ -48,6 +51,8 @@ def moe_ffn(
         Where to write: ``[T, N]``.
     stream, precision
         As for `cbquant.cuda.matmul`.
+    limit : float, optional
+        Above 0: gate(x) becomes at most that, and up(x) is clipped to -limit .. limit. By default nothing is clipped.
 
     Returns
     -------
@@ -55,6 +60,7 @@ def moe_ffn(
         ``[T, N]``: `out`, or a new one of x's dtype.
     """
     check_word("precision", precision, PRECISIONS)
+    bound = limit_of(limit)
     for name, w in (("gate", gate), ("up", up), ("down", down)):
         check_product(w, name, (3,))
     device = gate.device
@@ -81,7 +87,8 @@ def moe_ffn(
     moe_matmul(rows, up, chosen, out=other, **options)
     act = Operation("moe_ffn", device, op.stream)
     a, b = act.floats(inner, "inner"), act.floats(other, "other")
-    act.step("swiglu", *(v.with_axes(4) for v in (a, b, act.result(inner, a.shape, "float32", inner, may_be="inner"))))
+    same = act.result(inner, a.shape, "float32", inner, may_be="inner")
+    act.step("swiglu", *(v.with_axes(4) for v in (a, b, same)), numbers=(math.inf if bound is None else bound,))
     act.finish()
     flat = DeviceArray(inner._memory, 0, (t * k, f), "float32", op.stream)
     each = DeviceArray(chosen._memory, chosen._offset, (t * k, 1), "int32", op.stream)

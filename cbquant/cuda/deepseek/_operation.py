@@ -261,6 +261,16 @@ class Operation:
             raise ValueError(f"{name}: expected memory of its own, it overlaps {other}")
 
 
+def check_within(view: View, name: str, low: int, high: int) -> None:
+    """Numbers of the host are looked at before anything is read."""
+    numbers = view.source.host
+    if numbers is None or numbers.size == 0:
+        return
+    bad = numbers[(numbers < low) | (numbers > high)]
+    if bad.size:
+        raise ValueError(f"{name}: expected {low} to {high}, got {bad.flat[0]}")
+
+
 def _range(view: View) -> tuple[int, int]:
     """The addresses from its first element to behind its last; nothing for what is in the workspace."""
     operand = view.source.operand

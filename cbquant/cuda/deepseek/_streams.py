@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from cbquant._arguments import check_word
-from cbquant.cuda.deepseek._operation import Operation
+from cbquant.cuda.deepseek._operation import Operation, View
 from cbquant.deepseek._inputs import flag, number, outputs, whole
 from cbquant.deepseek._mhc import _MAX_ITERS, _src_first
+from cbquant.deepseek._rope import base_of
 
 
 def vector_add(a: Any, b: Any, *, out: Any = None, stream: Any = None) -> Any:
@@ -155,6 +158,7 @@ def partial_rope(
     inverse: bool = False,
     pairs: str = "split",
     *,
+    frequencies: Any = None,
     out: Any = None,
     stream: Any = None,
 ) -> Any:
@@ -168,6 +172,8 @@ def partial_rope(
         ``[T]``: integers or real numbers; on the device int32, int64, float32 or float64.
     n_rot, theta, inverse, pairs
         As on the CPU.
+    frequencies : array, optional
+        ``[n_rot/2]``, as on the CPU; on the device of a type that positions may have.
     out : array, optional
         Where to write: of x's shape and dtype; x itself, or apart from it.
     stream : int or stream, optional
@@ -183,21 +189,32 @@ def partial_rope(
     if len(values.shape) < 2:
         raise ValueError(f"x: expected [..., T, heads, head_dim] or [T, head_dim], got shape {values.shape}")
     op.sizes["T"] = values.shape[0 if len(values.shape) == 2 else -3]
-    places = op.integers(positions, "positions", "T", ("float64", "float32"))
+    places = _reals(op, positions, "positions", "T")
     width = values.shape[-1]
     count = whole(n_rot, "n_rot", 2, max(width, 2))
     if count % 2 or count > width:
         raise ValueError(f"n_rot: expected an even number up to head_dim = {width}, got {count}")
-    base = number(theta, "theta")
-    if base <= 0:
-        raise ValueError(f"theta: expected a number above 0, got {base}")
+    base, rates = base_of(theta, frequencies is not None), None
+    if frequencies is not None:
+        rates = _reals(op, frequencies, "frequencies", str(count // 2))
     words = flag(inverse, "inverse"), check_word("pairs", pairs, ("split", "interleaved")) == "interleaved"
     y = op.result(out, values.shape, values.dtype, x, may_be="x")
     if y.dtype != values.dtype:
         raise TypeError(f"out: expected the dtype of x, {values.dtype}, got {y.dtype}")
     views = [(v.add_axis(1) if len(v.shape) == 2 else v).with_axes(4) for v in (values, y)]
-    op.step("partial_rope", views[0], places, views[1], numbers=(count, base, *words))
+    op.step("partial_rope", views[0], places, rates, views[1], numbers=(count, base, *words))
     return op.finish()[0]
+
+
+def _reals(op: Operation, x: Any, name: str, dims: str) -> View:
+    """Integers or real numbers; those of the host are looked at."""
+    view = op.integers(x, name, dims, ("float64", "float32"))
+    values = view.source.host
+    if values is not None:
+        bad = values[~(np.abs(values) <= 2.0**53)]
+        if bad.size:
+            raise ValueError(f"{name}: expected finite numbers up to 2^53, got {bad[0]:g}")
+    return view
 
 
 def compressor_pool(gate: Any, kv: Any, ape: Any, ape_on: str = "value", *, out: Any = None, stream: Any = None) -> Any:

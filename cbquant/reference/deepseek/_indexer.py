@@ -19,13 +19,22 @@ def indexer_score(q: Any, k: Any, w: Any) -> NDArray[np.float64]:
     return result
 
 
-def indexer_select(q: Any, k: Any, w: Any, topk: int) -> NDArray[np.int32]:
+def indexer_select(q: Any, k: Any, w: Any, topk: int, *, lengths: Any = None) -> NDArray[np.int32]:
     """The positions with the largest of these scores."""
-    return indexer_topk(indexer_score(q, k, w), topk)
+    return indexer_topk(indexer_score(q, k, w), topk, lengths=lengths)
 
 
-def indexer_topk(score: Any, k: int) -> NDArray[np.int32]:
-    """The indices of the k largest of the last axis, by falling score; equal ones by rising index, NaN last."""
+def indexer_topk(score: Any, k: int, *, lengths: Any = None) -> NDArray[np.int32]:
+    """The indices of the k largest of the last axis, by falling score; equal ones by rising index, NaN last.
+
+    With lengths ``[B]`` of the first scores of ``[B, n]`` only; -1 follows where these are fewer than k.
+    """
     values = np.asarray(score).astype(np.float64)
+    if lengths is not None:
+        result = np.full((len(values), k), -1, np.int32)
+        for row, scores, n in zip(result, values, lengths, strict=True):
+            chosen = indexer_topk(scores[:n], k)
+            row[: len(chosen)] = chosen
+        return result
     order = np.argsort(-values, axis=-1, kind="stable")  # NumPy, too, has NaN last
     return order[..., :k].astype(np.int32)

@@ -16,6 +16,8 @@ typedef struct {
     int32_t *index, *order;
 } task;
 
+static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
+static int64_t length_of(const cbq_choice *c, int64_t row) { return c->lengths ? c->lengths[row] : c->n; }
 static int64_t top_bytes(int64_t k, int64_t n) { return (cbq_top_bytes(k, n) + 63) / 64 * 64; }
 
 /* k of n: the share of them in the sample, and four of its standard deviations more. */
@@ -60,14 +62,21 @@ static void choose_part(const task *t, int64_t row, int64_t begin, int64_t n, in
     feed(c, top, row, begin, n, room);
 }
 
+static void finish_row(const cbq_choice *c, int64_t row, cbq_top *top) {
+    int32_t *to = c->out + row * c->k;
+    cbq_top_finish(top, to);
+    for (int64_t i = top->k; i < c->k; i++) to[i] = -1;
+}
+
 static void whole_rows(void *context, int64_t begin, int64_t end) {
     task *t = context;
     const cbq_choice *c = t->c;
     uint8_t *memory = cbq_scratch_take(&t->scratch);
     for (int64_t row = begin; row < end; row++) {
+        const int64_t n = length_of(c, row);
         cbq_top top;
-        choose_part(t, row, 0, c->n, c->k, memory, &top);
-        cbq_top_finish(&top, c->out + row * c->k);
+        choose_part(t, row, 0, n, smaller(n, c->k), memory, &top);
+        finish_row(c, row, &top);
     }
     cbq_scratch_give(&t->scratch, memory);
 }
@@ -77,11 +86,11 @@ static void parts_of_rows(void *context, int64_t begin, int64_t end) {
     uint8_t *memory = cbq_scratch_take(&t->scratch);
     for (int64_t item = begin; item < end; item++) {
         const int64_t row = item / t->c->parts, first = item % t->c->parts * t->part;
-        const int64_t n = t->c->n - first < t->part ? t->c->n - first : t->part;
+        const int64_t n = smaller(length_of(t->c, row) - first, t->part);
         cbq_top top;
         t->counts[item] = 0;
         if (n <= 0) continue;
-        choose_part(t, row, first, n, n < t->kept ? n : t->kept, memory, &top);
+        choose_part(t, row, first, n, smaller(n, t->kept), memory, &top);
         cbq_top_shrink(&top);
         t->counts[item] = top.count;
         memcpy(t->index + item * t->kept, top.index, (size_t)top.count * 4);
@@ -94,11 +103,12 @@ static void join_rows(void *context, int64_t begin, int64_t end) {
     const cbq_choice *c = t->c;
     uint8_t *memory = cbq_scratch_take(&t->scratch);
     for (int64_t row = begin; row < end; row++) {
+        const int64_t n = length_of(c, row);
         cbq_top top;
-        cbq_top_open(&top, c->level->attention, c->k, c->n, memory);
+        cbq_top_open(&top, c->level->attention, smaller(n, c->k), n, memory);
         for (int64_t item = row * c->parts; item < (row + 1) * c->parts; item++)
             cbq_top_join(&top, t->index + item * t->kept, t->order + item * t->kept, t->counts[item]);
-        cbq_top_finish(&top, c->out + row * c->k);
+        finish_row(c, row, &top);
     }
     cbq_scratch_give(&t->scratch, memory);
 }
@@ -118,9 +128,9 @@ static cbq_code choose_in_parts(task *t, int threads, cbq_status *st) {
 
 cbq_code cbq_choose(const cbq_choice *c, int threads, cbq_status *st) {
     task t = {.c = c, .part = (c->n + c->parts - 1) / c->parts};
-    t.kept = c->k < t.part ? c->k : t.part;
+    t.kept = smaller(c->k, t.part);
     const int slots = cbq_most_pieces(c->rows * c->parts, 1, threads);
-    if (cbq_scratch_open(&t.scratch, slots, top_bytes(c->k, c->n) + c->room_bytes, st) == CBQ_OK) {
+    if (cbq_scratch_open(&t.scratch, slots, top_bytes(smaller(c->k, c->n), c->n) + c->room_bytes, st) == CBQ_OK) {
         if (c->parts == 1) cbq_parallel(c->rows, 1, threads, whole_rows, &t);
         else choose_in_parts(&t, threads, st);
     }

@@ -5,7 +5,8 @@
 
 typedef struct {
     const cbq_level *level;
-    int64_t rows, n, k;  /* k <= n */
+    int64_t rows, n, k;
+    const int64_t *lengths; /* scores of each row that count, and then -1 follows where they are fewer than k; or NULL: all, and k <= n */
     int parts;           /* that a row is cut into, each chosen from by itself */
     int64_t room_bytes;  /* memory for `scores`, a multiple of 64 */
     const void *context;

@@ -106,15 +106,23 @@ static int parts_of(const task *t, int threads) {
     return (int)(wanted < most ? wanted : most);
 }
 
+static cbq_code check_choice(const task *t, int64_t k, const cbq_out *out, cbq_status *st) {
+    const cbq_view lengths = t->in->lengths;
+    if (t->n > INT32_MAX) return cbq_fail(st, CBQ_BAD_VALUE, "k: expected at most 2147483647 positions, got %lld", (long long)t->n);
+    if (lengths.data && cbq_check_lengths(lengths, t->batch, t->n, st)) return st->code;
+    if (k < 0 || (k > t->n && !lengths.data))
+        return cbq_fail(st, CBQ_BAD_VALUE, "topk: expected 0 to %lld, got %lld", (long long)t->n, (long long)k);
+    return cbq_check_rows("out", out->bytes, t->batch, 4 * k, st);
+}
+
 cbq_code cbq_indexer_select(const cbq_index_inputs *in, int64_t k, const cbq_out *out, cbq_status *st) {
     task t;
     if (open(&t, in, st)) return st->code;
     const int threads = threads_for(&t);
-    cbq_choice choice = {.level = in->level, .rows = t.batch, .n = t.n, .k = k, .room_bytes = 4 * CBQ_TOP_PIECE + scratch_bytes(&t),
+    cbq_choice choice = {.level = in->level, .rows = t.batch, .n = t.n, .k = k, .lengths = (const int64_t *)(const void *)in->lengths.data,
+                         .room_bytes = 4 * CBQ_TOP_PIECE + scratch_bytes(&t),
                          .context = &t, .scores = scores_of, .out = (int32_t *)(void *)out->data};
-    if (t.n > INT32_MAX) cbq_fail(st, CBQ_BAD_VALUE, "k: expected at most 2147483647 positions, got %lld", (long long)t.n);
-    else if (k < 0 || k > t.n) cbq_fail(st, CBQ_BAD_VALUE, "topk: expected 0 to %lld, got %lld", (long long)t.n, (long long)k);
-    else if (cbq_check_rows("out", out->bytes, t.batch, 4 * k, st) == CBQ_OK && k > 0 && t.batch > 0) {
+    if (check_choice(&t, k, out, st) == CBQ_OK && k > 0 && t.batch > 0) {
         choice.parts = parts_of(&t, threads);
         cbq_choose(&choice, threads, st);
     }

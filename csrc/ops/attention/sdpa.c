@@ -18,21 +18,14 @@ static cbq_code check_shapes(const cbq_sdpa_args *a, cbq_status *st) {
     if (groups < 1 || heads % groups)
         return cbq_fail(st, CBQ_BAD_VALUE, "q: expected a multiple of %lld heads (those of k), got %lld", (long long)groups, (long long)heads);
     if (a->sink.data && cbq_check_rows("sink", a->sink.bytes, heads, 4, st)) return st->code;
-    if (a->lengths.data && cbq_check_rows("lengths", a->lengths.bytes, batch, 8, st)) return st->code;
-    return CBQ_OK;
+    return a->lengths.data ? cbq_check_lengths(a->lengths, batch, n, st) : CBQ_OK;
 }
 
 /* ---- which rows ---- */
 
-static cbq_code count_lengths(const cbq_sdpa_args *a, int64_t *counts, cbq_status *st) {
-    const int64_t *lengths = (const int64_t *)(const void *)a->lengths.data, n = a->k.shape[2];
-    for (int64_t b = 0; b < a->q.shape[0]; b++) {
-        counts[b] = lengths ? lengths[b] : n;
-        if (counts[b] < 0 || counts[b] > n)
-            return cbq_fail(st, CBQ_BAD_VALUE, "lengths: expected 0 to %lld, got %lld of sequence %lld", (long long)n, (long long)counts[b],
-                            (long long)b);
-    }
-    return CBQ_OK;
+static void count_lengths(const cbq_sdpa_args *a, int64_t *counts) {
+    const int64_t *lengths = (const int64_t *)(const void *)a->lengths.data;
+    for (int64_t b = 0; b < a->q.shape[0]; b++) counts[b] = lengths ? lengths[b] : a->k.shape[2];
 }
 
 /* The lists without what is no position; one list serves all sequences where there is only one. */
@@ -65,7 +58,8 @@ typedef struct {
 } memory;
 
 static cbq_code prepare(const cbq_sdpa_args *a, int64_t rows, int64_t selected, int64_t depth, memory *m, cbq_status *st) {
-    if (a->indices.data ? copy_lists(a, rows, selected, m->list, m->counts, m->lists, st) : count_lengths(a, m->counts, st)) return st->code;
+    if (a->indices.data && copy_lists(a, rows, selected, m->list, m->counts, m->lists, st)) return st->code;
+    if (!a->indices.data) count_lengths(a, m->counts);
     memset(m->q, 0, (size_t)(a->q.shape[0] * a->q.shape[1] * depth) * 4);
     float *q = m->q;
     for (int64_t b = 0; b < a->q.shape[0]; b++)

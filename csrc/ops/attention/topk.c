@@ -1,4 +1,5 @@
 #include "../check.h"
+#include "arrays.h"
 #include "choose.h"
 #include "indexer.h"
 
@@ -34,14 +35,17 @@ cbq_code cbq_indexer_topk(const cbq_topk_args *a, cbq_status *st) {
     const int64_t rows = score->shape[0], n = score->shape[1];
     if (!cbq_is_dense(score, 1)) return cbq_fail(st, CBQ_BAD_VALUE, "score: expected a contiguous last axis");
     if (n > INT32_MAX) return cbq_fail(st, CBQ_BAD_VALUE, "score: expected at most 2147483647 scores in a row, got %lld", (long long)n);
-    if (a->k < 0 || a->k > n) return cbq_fail(st, CBQ_BAD_VALUE, "k: expected 0 to %lld (scores in a row), got %lld", (long long)n, (long long)a->k);
+    if (a->lengths.data && cbq_check_lengths(a->lengths, rows, n, st)) return st->code;
+    if (a->k < 0 || (a->k > n && !a->lengths.data))
+        return cbq_fail(st, CBQ_BAD_VALUE, "k: expected 0 to %lld (scores in a row), got %lld", (long long)n, (long long)a->k);
     if (cbq_check_rows("out", a->out.bytes, rows, 4 * a->k, st)) return st->code;
     if (a->k == 0 || rows == 0) return CBQ_OK;
     const int threads = (double)rows * (double)n < ALONE ? 1 : cbq_resolve_threads(a->threads);
     const int f32 = score->dtype == CBQ_F32;
     source s = {.a = a, .bytes = cbq_float_bytes(score->dtype), .in_place = f32 && ((uintptr_t)score->data | (uintptr_t)score->strides[0]) % 4 == 0};
     if (!f32) s.to_float = a->level->kernels->to_float[cbq_find_format(score->dtype == CBQ_F16 ? "f16" : "bf16")][CBQ_F32];
-    const cbq_choice choice = {.level = a->level, .rows = rows, .n = n, .k = a->k, .parts = parts_of(rows, n, threads),
+    const cbq_choice choice = {.level = a->level, .rows = rows, .n = n, .k = a->k,
+                               .lengths = (const int64_t *)(const void *)a->lengths.data, .parts = parts_of(rows, n, threads),
                                .room_bytes = 4 * CBQ_TOP_PIECE, .context = &s, .scores = scores, .in_memory = s.in_place,
                                .out = (int32_t *)(void *)a->out.data};
     return cbq_choose(&choice, threads, st);

@@ -71,6 +71,7 @@ typedef struct {
     int inverse, neighbours;
     cbq_array x, out;   /* [.., T, heads, head_dim] or [T, head_dim]; dense last axes */
     cbq_view positions; /* T doubles, aligned */
+    cbq_view frequencies; /* n_rot / 2 doubles, aligned: radians a position of each pair, in place of theta's powers; or no data */
 } cbq_rope_args;
 cbq_code cbq_rope(const cbq_rope_args *args, cbq_status *st);
 

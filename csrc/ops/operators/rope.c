@@ -131,13 +131,23 @@ static cbq_code fill_rests(task *t, cbq_status *st) {
     t->rates = malloc((size_t)t->half * sizeof(double));
     t->rests = malloc((size_t)(STEP * 2 * t->half) * sizeof(double));
     if (!t->rates || !t->rests) return cbq_fail(st, CBQ_NO_MEMORY, "no memory for the angles of %lld pairs", (long long)t->half);
-    for (int64_t i = 0; i < t->half; i++) t->rates[i] = pow(t->a->theta, -2.0 * (double)i / (double)t->a->n_rot);
+    const double *given = (const double *)(const void *)t->a->frequencies.data;
+    for (int64_t i = 0; i < t->half; i++) t->rates[i] = given ? given[i] : pow(t->a->theta, -2.0 * (double)i / (double)t->a->n_rot);
     for (int64_t token = 0; token < t->tokens; token++) {
         const double rest = t->positions[token] - base_of(t->positions[token]);
         if (is_in_table(rest)) wanted[(int)rest] = 1;
     }
     for (int rest = 0; rest < STEP; rest++)
         if (wanted[rest]) angles_of(t, rest, t->rests + rest * 2 * t->half);
+    return CBQ_OK;
+}
+
+static cbq_code check_numbers(const char *name, cbq_view numbers, int64_t n, cbq_status *st) {
+    const double *values = (const double *)(const void *)numbers.data;
+    if (numbers.bytes != n * 8)
+        return cbq_fail(st, CBQ_BAD_VALUE, "%s: expected %lld, got %lld bytes", name, (long long)n, (long long)numbers.bytes);
+    for (int64_t i = 0; i < n; i++) /* whole numbers that a double holds, and products of two that it holds */
+        if (!(fabs(values[i]) <= 0x1p53)) return cbq_fail(st, CBQ_BAD_VALUE, "%s: expected finite numbers up to 2^53, got %g", name, values[i]);
     return CBQ_OK;
 }
 
@@ -150,14 +160,8 @@ static cbq_code check(const cbq_rope_args *a, cbq_status *st) {
     if (a->n_rot < 2 || a->n_rot % 2 || a->n_rot > a->x.shape[last])
         return cbq_fail(st, CBQ_BAD_VALUE, "n_rot: expected an even number from 2 to %lld, got %lld", (long long)a->x.shape[last],
                         (long long)a->n_rot);
-    const int64_t tokens = a->x.shape[last == 1 ? 0 : last - 2];
-    if (a->positions.bytes != tokens * 8)
-        return cbq_fail(st, CBQ_BAD_VALUE, "positions: expected %lld, got %lld bytes", (long long)tokens, (long long)a->positions.bytes);
-    const double *positions = (const double *)(const void *)a->positions.data;
-    for (int64_t t = 0; t < tokens; t++) /* whole numbers that a double holds */
-        if (!(fabs(positions[t]) <= 0x1p53))
-            return cbq_fail(st, CBQ_BAD_VALUE, "positions: expected finite numbers up to 2^53, got %g", positions[t]);
-    return CBQ_OK;
+    if (a->frequencies.data && check_numbers("frequencies", a->frequencies, a->n_rot / 2, st)) return st->code;
+    return check_numbers("positions", a->positions, a->x.shape[last == 1 ? 0 : last - 2], st);
 }
 
 cbq_code cbq_rope(const cbq_rope_args *a, cbq_status *st) {
