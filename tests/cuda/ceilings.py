@@ -27,8 +27,8 @@ from tests.ptx.nvcc import find_nvcc, make_cubin, nvcc_release
 TABLE = Path(__file__).with_name("ceilings.json")
 #: A kernel may take so many registers more than the table says, and so many times the instructions.
 SLACK_REGISTERS, SLACK_INSTRUCTIONS = 8, 1.25
-#: Registers of a thread, of 65536 on a multiprocessor, for CTAs of 128 threads: four of products for 8 rows of x, two for
-#: 64 rows, eight of what only moves bytes; of others, what there is.
+#: Registers of a thread, of 65536 on a multiprocessor, for CTAs of 128 threads: four of products for 8 rows of x, two
+#: for 64 rows, eight of what only moves bytes; of others, what there is.
 MOST_REGISTERS = {8: 128, 64: 255}
 MOST_TO_MOVE, MOST = 64, 255
 MOVERS = ("cbq_dequant_", "cbq_route_", "cbq_moe_sum")
@@ -75,7 +75,7 @@ def tokens_of(name: str) -> int | None:
 
 def least_of(name: str) -> dict[str, int]:
     if match := re.fullmatch(r"cbq_dequant_(\w+)_(?:f32|f16|bf16)", name):
-        return {"loads": 1, "stores": 1} if match[1] in BLOCKS else {}
+        return {"loads": 1, "stores": 1} if match[1] in BLOCKS or match[1].endswith("_codes") else {}
     if "cbq_matmul_" in name:
         return {"copies": 1, "tensor": 1 if "_bf16_" in name else 0}
     return {}
