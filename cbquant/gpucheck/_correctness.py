@@ -49,6 +49,10 @@ def items(context: Context) -> Iterator[Item]:
         yield Item(f"matmul {fmt.name}", partial(check_matmul, context, fmt))
     for fmt in context.blocks:
         yield Item(f"moe {fmt.name}", partial(check_moe, context, fmt))
+    from cbquant.gpucheck import _planes
+
+    for name in _planes.FORMATS:
+        yield Item(f"planes {name}", partial(_planes.check, context, name))
     if not context.small:
         yield Item("dequant of more than 2^31 elements", partial(check_many, context))
 

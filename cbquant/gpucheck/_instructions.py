@@ -103,6 +103,7 @@ def instructions(device: Device) -> dict[str, Any]:
         v[:5, 4] = 0x3F818000, 0x00000001, 0xFF800000, 0x80000000, 0x00008000
         _, out = device("run_instructions", [v, np.full((32, 8), 0xA5A5A5A5, np.uint32)], mask)
         _equal(out[:, 0], v[LANES ^ mask, 0], f"shuffle_xor by {mask}")
+        _equal(out[:, 4], v[LANES ^ mask, 1], f"shuffle_xor_bits by {mask}")
         _equal(out[:, 1], np.where(mask <= LANES, v[LANES - mask, 1], v[LANES, 1]), f"shuffle_up by {mask}")
         eight = np.ascontiguousarray(v[:, :2]).view(np.uint8)
         chosen = np.stack([eight[LANES, v[:, 2] >> np.uint32(4 * i) & 7] for i in range(4)], 1)
@@ -118,19 +119,26 @@ def _bf16(bits: NDArray[np.uint32]) -> NDArray[np.uint32]:
     return np.where(is_nan, np.uint32(0x7FFF), rounded)
 
 
-def mma(device: Device) -> dict[str, Any]:
+def mma_bf16(device: Device) -> dict[str, Any]:
+    return mma(device, "run_mma", lambda x: _data.from_bf16(_data.to_bf16(x)), _data.to_bf16)
+
+
+def mma_f16(device: Device) -> dict[str, Any]:
+    return mma(device, "run_mma_f16", lambda x: x.astype(np.float16).astype(np.float32), lambda x: x.astype(np.float16))
+
+
+def mma(device: Device, function: str, rounded: Callable[[Any], Any], packed: Callable[[Any], Any]) -> dict[str, Any]:
     """Fragments by the PTX ISA ("Matrix Fragments for mma.m16n8k16 with floating point type")."""
     rng, worst = np.random.default_rng(6), 0.0
     g, q = np.divmod(LANES, 4)
     for _ in range(8):
         a, b, c = (rng.standard_normal(shape).astype(np.float32) for shape in ((16, 16), (16, 8), (16, 8)))
-        a, b = (_data.from_bf16(_data.to_bf16(m)) for m in (a, b))
+        a, b = rounded(a), rounded(b)
         of_a = np.stack([a[g + 8 * (i // 2 % 2), 2 * q + i % 2 + 8 * (i // 4)] for i in range(8)], 1)
         of_b = np.stack([b[2 * q + i % 2 + 8 * (i // 2), g] for i in range(4)], 1)
         places = [(g + 8 * (i // 2), 2 * q + i % 2) for i in range(4)]
         of_c = np.stack([c[place] for place in places], 1)
-        packed = [_data.to_bf16(m).view(np.uint32) for m in (of_a, of_b)]
-        sums = device("run_mma", [*packed, of_c])[2]
+        sums = device(function, [packed(of_a).view(np.uint32), packed(of_b).view(np.uint32), of_c])[2]
         exact = c.astype(np.float64) + a.astype(np.float64) @ b.astype(np.float64)
         size = np.abs(c.astype(np.float64)) + np.abs(a.astype(np.float64)) @ np.abs(b.astype(np.float64))
         error = np.max([np.abs(sums[:, i] - exact[place]) / size[place] for i, place in enumerate(places)])
@@ -138,6 +146,17 @@ def mma(device: Device) -> dict[str, Any]:
     if not worst < 2.0**-20:  # a wrong place of a fragment is an error of about 1
         raise Wrong(f"mma: an error of {worst:.1e} of the magnitudes, at most 2^-20")
     return {"error of the magnitudes": worst}
+
+
+def matrices(device: Device) -> dict[str, Any]:
+    """ldmatrix: a lane's two halves of each of four matrices, along a row, or along a column."""
+    halves = np.random.default_rng(9).integers(0, 2**16, (4, 8, 8), np.uint16)
+    _, out = device("run_matrices", [halves.reshape(32, 8), np.full((32, 8), 0xA5A5A5A5, np.uint32)])
+    g, q = np.divmod(LANES, 4)
+    for what, first, m in (("as they are", 0, halves), ("transposed", 4, halves.transpose(0, 2, 1))):
+        low, high = (m[:, g, 2 * q + i].astype(np.uint32) for i in range(2))
+        _equal(out[:, first : first + 4], (low | high << np.uint32(16)).T, f"matrices {what}")
+    return {"matrices": 4}
 
 
 def copies(device: Device) -> dict[str, Any]:
@@ -175,7 +194,9 @@ def _equal(found: NDArray[Any], expected: NDArray[Any], what: str) -> None:
 
 CHECKS: dict[str, Callable[[Device], dict[str, Any]]] = {
     "shuffles, byte permutation, packing to bf16": instructions,
-    "mma.m16n8k16": mma,
+    "mma.m16n8k16 of bf16": mma_bf16,
+    "mma.m16n8k16 of f16": mma_f16,
+    "ldmatrix": matrices,
     "asynchronous copies, their groups and waits": copies,
     "barriers and static shared memory": barriers,
     "indices of threads and blocks": indices,

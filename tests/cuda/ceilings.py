@@ -27,8 +27,11 @@ from tests.ptx.nvcc import find_nvcc, make_cubin, nvcc_release
 TABLE = Path(__file__).with_name("ceilings.json")
 #: A kernel may take so many registers more than the table says, and so many times the instructions.
 SLACK_REGISTERS, SLACK_INSTRUCTIONS = 8, 1.25
-#: Of 65536 on a multiprocessor, for CTAs of 128 threads: four of products for 8 rows of x, two for 64, eight of others.
-MOST_REGISTERS = {8: 128, 64: 255, None: 64}
+#: Registers of a thread, of 65536 on a multiprocessor, for CTAs of 128 threads: four of products for 8 rows of x, two
+#: for 64 rows, eight of what only moves bytes; of others, what there is.
+MOST_REGISTERS = {8: 128, 64: 255}
+MOST_TO_MOVE, MOST = 64, 255
+MOVERS = ("cbq_dequant_", "cbq_route_", "cbq_moe_sum")
 BLOCKS = {f.name for f in cbquant.formats() if f.kind != "plain"}
 
 
@@ -49,7 +52,7 @@ def beyond_limits(name: str, u: Usage) -> Iterator[str]:
     """What no compiler may make of a kernel."""
     if u.stack or u.local:
         yield f"{name}: registers are spilled: {u.stack} bytes of stack, {u.local} loads and stores of it"
-    most = MOST_REGISTERS[tokens_of(name)]
+    most = most_registers(name)
     if u.registers > most:
         yield f"{name}: {u.registers} registers, at most {most} leave room for its CTAs"
     for column, least in least_of(name).items():
@@ -57,6 +60,11 @@ def beyond_limits(name: str, u: Usage) -> Iterator[str]:
             yield f"{name}: {getattr(u, column)} {column} of 16 bytes or on tensor cores, expected some"
     if "_f32_8" in name and u.tensor:
         yield f"{name}: {u.tensor} products on tensor cores, which have no float32"
+
+
+def most_registers(name: str) -> int:
+    tokens = tokens_of(name)
+    return MOST_REGISTERS[tokens] if tokens else MOST_TO_MOVE if name.startswith(MOVERS) else MOST
 
 
 def tokens_of(name: str) -> int | None:
@@ -67,7 +75,7 @@ def tokens_of(name: str) -> int | None:
 
 def least_of(name: str) -> dict[str, int]:
     if match := re.fullmatch(r"cbq_dequant_(\w+)_(?:f32|f16|bf16)", name):
-        return {"loads": 1, "stores": 1} if match[1] in BLOCKS else {}
+        return {"loads": 1, "stores": 1} if match[1] in BLOCKS or match[1].endswith("_codes") else {}
     if "cbq_matmul_" in name:
         return {"copies": 1, "tensor": 1 if "_bf16_" in name else 0}
     return {}

@@ -42,10 +42,8 @@ def test_every_kernel_of_some_formats_passes(native: Any) -> None:
     context = make_context()
     lines = results(_correctness.items(context), context)
     assert {line["state"] for line in lines.values()} == {OK}, [line["text"] for line in lines.values()]
-    assert set(lines) == {f"{op} {name}" for op in ("dequant", "matmul", "moe") for name in NAMES} - {
-        "matmul f16",
-        "moe f16",
-    }
+    of_formats = {f"{op} {name}" for op in ("dequant", "matmul", "moe") for name in NAMES} - {"matmul f16", "moe f16"}
+    assert set(lines) == of_formats | {"planes fp8_e4m3", "planes fp8_e5m2", "planes mxint8"}
     assert lines["matmul q4_0"]["data"]["L2 f32, float32"] < 1e-6
 
 
@@ -176,8 +174,8 @@ def test_every_wrapped_instruction_is_checked() -> None:
     source = (ROOT / "tests" / "cuda" / "shim_kernels.cu").read_text()
     header = (ROOT / "cuda" / "device" / "instructions.cuh").read_text()
     names = set(re.findall(r"__forceinline__ [\w ]+?\b(cu_\w+)\(", header))
-    # An address is used by copies; bits go the way of floats.
-    assert {name for name in names if name not in source} <= {"cu_shared_address", "cu_shuffle_xor_bits"}
+    assert len(names) > 8
+    assert {name for name in names if not re.search(rf"\b{name}\b", source)} == {"cu_shared_address"}  # of the others
 
 
 # ---- what needs torch ----
