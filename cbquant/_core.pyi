@@ -249,7 +249,12 @@ def indexer_select(
     lengths: NDArray[np.int64] | None = None,
 ) -> None: ...
 def gather_list(
-    topk: NDArray[np.int64], n: int, window: int, out: NDArray[np.int32], counts: NDArray[np.int64], /
+    topk: NDArray[np.int64],
+    n: NDArray[np.int64],
+    window: NDArray[np.int64],
+    out: NDArray[np.int32],
+    counts: NDArray[np.int64],
+    /,
 ) -> None: ...
 
 # csrc/bind/machine.c

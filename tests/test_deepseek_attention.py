@@ -1,4 +1,4 @@
-"""sdpa_decode_sink, sparse_sdpa_decode and gather_list: every path against the reference in float64."""
+"""sdpa_decode_sink and sparse_sdpa_decode: every path against the reference in float64."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 import cbquant
-from cbquant.deepseek import gather_list, sdpa_decode_sink, sparse_sdpa_decode
+from cbquant.deepseek import sdpa_decode_sink, sparse_sdpa_decode
 from cbquant.reference import deepseek as reference
 from tests.attention_inputs import ATTENTION, DTYPES, EXACT_INPUTS, bits, drawn, error, same_bits
 from tests.paths import PATHS, Path
@@ -284,24 +284,6 @@ def test_an_index_outside_is_an_error_before_anything_is_written(index: Any) -> 
     assert (out == 7).all()
 
 
-@given(data=st.data())
-def test_gather_lists(data: st.DataObject) -> None:
-    n, window = data.draw(st.integers(0, 60)), data.draw(st.integers(0, 70))
-    chosen = np.array(data.draw(st.lists(st.integers(-1, n - 1), max_size=40)), np.int32)
-    expected = reference.gather_list(chosen, n, window)
-    assert same_bits(gather_list(chosen, n, window), expected)
-    rows = np.stack([chosen, chosen[::-1], np.where(np.arange(len(chosen)) % 2, chosen, -1)])
-    assert same_bits(gather_list(rows, n, window), reference.gather_list(rows, n, window))
-    out = np.zeros((3, len(expected) + 2), np.int32)
-    assert gather_list(rows, n, window, out=out) is out
-    assert (out[0] == [*expected, -1, -1]).all()
-
-
-def test_gather_lists_of_a_long_cache() -> None:
-    chosen = np.random.default_rng(0).permutation(1_000_000)[:2048]
-    assert same_bits(gather_list(chosen, 1_000_000), reference.gather_list(chosen, 1_000_000))
-
-
 # --- errors ---
 
 
@@ -326,12 +308,6 @@ def test_errors_name_the_argument() -> None:
         (lambda: sparse_sdpa_decode(q, k, v, [1.5]), TypeError, "indices: expected integers"),
         (lambda: sparse_sdpa_decode(q, k, v, [[1]]), ValueError, r"indices: expected \[n_sel\] without a batch"),
         (lambda: sparse_sdpa_decode(q[None], k[None], v[None], [[1], [2]]), ValueError, "indices: expected .* B = 1"),
-        (lambda: gather_list([8], 8), ValueError, "topk: expected -1 to 7, got 8"),
-        (lambda: gather_list([1.0], 8), TypeError, "topk: expected integers"),
-        (lambda: gather_list([1], 8, -1), ValueError, "window: expected 0 to"),
-        (lambda: gather_list([1], -1), ValueError, "n_kv: expected 0 to"),
-        (lambda: gather_list([1], 8, 2, out=np.empty(2, np.int32)), ValueError, "out: expected room for 3 positions"),
-        (lambda: gather_list([1], 8, 2, out=np.empty(3, np.int64)), TypeError, "out: expected dtype int32"),
     ]
     for call, kind, text in cases:
         with pytest.raises(kind, match=text):

@@ -146,7 +146,7 @@ def sparse_sdpa_decode(
 
 
 def gather_list(
-    topk: Any, n_kv: int, window: int = 128, *, out: NDArray[np.int32] | None = None, threads: int | None = None
+    topk: Any, n_kv: Any, window: Any = 128, *, out: NDArray[np.int32] | None = None, threads: int | None = None
 ) -> NDArray[np.int32]:
     """The positions that an indexer chose and the last ones of the cache: each once, rising.
 
@@ -154,13 +154,14 @@ def gather_list(
     ----------
     topk : array of int
         ``[k]`` or ``[B, k]``: positions in any order; -1 is none.
-    n_kv : int
-        Positions in the cache.
-    window : int
-        How many of the last positions are in every list.
+    n_kv : int, or array of int
+        Positions in the cache, or, with a topk ``[B, k]``, ``[B]``: those that there are for each list, as where tokens
+        of a prompt see no later ones.
+    window : int, or array of int
+        How many of the last positions are in every list, or ``[B]``: in each.
     out : ndarray, optional
-        Where to write: int32 ``[m]`` or ``[B, m]``, C-contiguous, apart from `topk`, with room for the longest list;
-        what is left is filled with -1.
+        Where to write: int32 ``[m]`` or ``[B, m]``, C-contiguous, apart from the inputs, with room for the longest
+        list; what is left is filled with -1.
     threads : int, optional
         Checked, and not used: one thread is fast enough.
 
@@ -185,29 +186,55 @@ def gather_list(
     >>> import cbquant
     >>> cbquant.deepseek.gather_list([7, 2, 5, 2], n_kv=8, window=2)
     array([2, 5, 6, 7], dtype=int32)
+    >>> cbquant.deepseek.gather_list([[0, -1], [2, 0]], n_kv=[3, 7], window=2)
+    array([[ 0,  1,  2, -1],
+           [ 0,  2,  5,  6]], dtype=int32)
     """
     chosen = positions(topk, "topk")
     if chosen.ndim not in (1, 2):
         raise ValueError(f"topk: expected [k] or [B, k], got shape {chosen.shape}")
-    n = whole(n_kv, "n_kv", 0, MAX_POSITIONS)
-    last = whole(window, "window", 0, MAX_POSITIONS)
+    n, last = of_lists(n_kv, "n_kv", chosen.shape[:-1]), of_lists(window, "window", chosen.shape[:-1])
     check_threads(threads)
     lines = chosen if chosen.ndim == 2 else chosen[None]
     if out is None:
-        room = min(n, chosen.shape[-1] + last)
+        room = most(n, last, chosen.shape[-1])
         result = np.empty((len(lines), room), np.int32)
     else:
         room = out.shape[-1] if isinstance(out, np.ndarray) and out.ndim else 0
-        index_output(out, (*chosen.shape[:-1], room), {"topk": np.asarray(topk)})
+        inputs = {"topk": np.asarray(topk), "n_kv": np.asarray(n_kv), "window": np.asarray(window)}
+        index_output(out, (*chosen.shape[:-1], room), inputs)
         result = out.reshape(len(lines), room)
-    counts = np.empty(len(lines), np.int64)
-    _core.gather_list(lines, n, last, result, counts)
+    counts, sizes = np.empty(len(lines), np.int64), np.empty((2, len(lines)), np.int64)
+    sizes[0], sizes[1] = n, last
+    _core.gather_list(lines, sizes[0], sizes[1], result, counts)
     longest = int(counts.max(initial=0))
     if out is not None:
         if longest > room:
             raise ValueError(f"out: expected room for {longest} positions, got shape {out.shape}")
         return out
     return np.ascontiguousarray(result[:, :longest]).reshape(*chosen.shape[:-1], longest)
+
+
+def of_lists(numbers: Any, name: str, batch: tuple[int, ...]) -> int | NDArray[np.int64]:
+    """One for all lists, or an array of as many as there are."""
+    if isinstance(numbers, int) or np.ndim(numbers) == 0:
+        return whole(numbers, name, 0, MAX_POSITIONS)
+    if not batch:
+        raise ValueError(f"{name}: expected a number for one list, got shape {np.shape(numbers)}")
+    each = positions(numbers, name)
+    if each.shape != batch:
+        raise ValueError(f"{name}: expected a number, or [B] with B = {batch[0]}, got shape {each.shape}")
+    bad = each[(each < 0) | (each > MAX_POSITIONS)]
+    if bad.size:
+        raise ValueError(f"{name}: expected 0 to {MAX_POSITIONS}, got {bad[0]}")
+    return each
+
+
+def most(n: int | NDArray[np.int64], window: int | NDArray[np.int64], chosen: int) -> int:
+    """The positions that the longest list can have."""
+    if isinstance(n, int) and isinstance(window, int):
+        return min(n, window + chosen)
+    return int(np.minimum(n, window + chosen).max(initial=0))
 
 
 def sink_of(sink: Any, sizes: Sizes) -> NDArray[np.float32] | None:

@@ -72,16 +72,16 @@ static PyObject *sdpa(PyObject *module, PyObject *args, PyObject *kwargs) {
 
 static PyObject *gather_list(PyObject *module, PyObject *args) {
     (void)module;
-    PyObject *topk, *out, *counts;
-    long long n, window;
+    PyObject *topk, *n, *window, *out, *counts;
     cbq_gather_args a = {.rows = 0};
     cbq_status st = {CBQ_OK, ""};
-    if (!PyArg_ParseTuple(args, "OLLOO", &topk, &n, &window, &out, &counts)) return NULL;
+    if (!PyArg_ParseTuple(args, "OOOOO", &topk, &n, &window, &out, &counts)) return NULL;
+    if (cbq_get_aligned_view(n, "n_kv", &a.n) || cbq_get_aligned_view(window, "window", &a.window)) return NULL;
     if (cbq_get_aligned_view(topk, "topk", &a.topk) || cbq_get_out(out, "out", &a.out) || cbq_get_out(counts, "counts", &a.counts)) return NULL;
     if (PyArray_NDIM((PyArrayObject *)topk) != 2 || PyArray_NDIM((PyArrayObject *)out) != 2)
         return PyErr_Format(PyExc_ValueError, "topk, out: expected two dimensions");
     a.rows = PyArray_DIM((PyArrayObject *)topk, 0), a.chosen = PyArray_DIM((PyArrayObject *)topk, 1);
-    a.room = PyArray_DIM((PyArrayObject *)out, 1), a.n = n, a.window = window;
+    a.room = PyArray_DIM((PyArrayObject *)out, 1);
     Py_BEGIN_ALLOW_THREADS
     cbq_gather_list(&a, &st);
     Py_END_ALLOW_THREADS
@@ -164,7 +164,7 @@ PyMethodDef cbq_attention_methods[] = {
     METHOD("indexer_select", indexer_select, "indexer_select(q, k, w, topk, out, threads=0, isa=None, lengths=None): as indexer_score, "
            "out int32 [B, topk], lengths int64 [B]"),
     {"gather_list", gather_list, METH_VARARGS,
-     "gather_list(topk, n, window, out, counts): topk int64 [rows, k], out int32 [rows, room], counts int64 [rows]; out is left alone where a "
-     "count is more than its room"},
+     "gather_list(topk, n, window, out, counts): topk int64 [rows, k], n, window and counts int64 [rows], out int32 [rows, room], which is left "
+     "alone where a count is more than its room"},
     {NULL, NULL, 0, NULL},
 };

@@ -47,7 +47,7 @@ CBQ_FN uint64_t key_of(const top_args &s, int64_t b, int64_t i) {
     return i < length_of(s.lengths, b, s.n) ? choice_key(get(s.score, place(s.score, b, i)), i) : 0;
 }
 CBQ_FN int32_t place_of(uint64_t key) { return (int32_t)~(uint32_t)key; } // -1 for 0
-CBQ_FN int64_t chunks_of(int64_t n) { return n > CHUNK ? (n + CHUNK - 1) / CHUNK : 1; }
+static __host__ __device__ inline int64_t chunks_of(int64_t n) { return n > CHUNK ? (n + CHUNK - 1) / CHUNK : 1; }
 
 // k of at most half a chunk: each chunk keeps its k largest, and these are the keys of the next round, until one chunk is left.
 extern "C" __global__ void __launch_bounds__(OPERATOR_THREADS) cbq_topk_chunk(top_args s) {
@@ -141,9 +141,9 @@ static cudaError_t indexer_topk(const cbq_cuda_operands *o, cudaStream_t stream)
 // ---- the list that attention gathers ----
 
 struct list_args {
-    cbq_cuda_array topk;
-    int32_t *list; // [B, m]
-    int64_t m, n_kv, first_of_window;
+    cbq_cuda_array topk, each_n, each_window; // [B, k], [B] or nothing, [B] or nothing
+    int32_t *list;                            // [B, m]
+    int64_t m, n, window;                     // of all lists, where there is nothing of each
 };
 
 // A CTA to a list. Positions before the window are sorted, those that repeat are taken out, and the window follows them.
@@ -151,11 +151,14 @@ extern "C" __global__ void __launch_bounds__(OPERATOR_THREADS) cbq_gather_list(l
     __shared__ uint64_t keys[CHUNK];
     __shared__ uint32_t kept;
     enum { OWN = CHUNK / OPERATOR_THREADS };
+    int64_t n = length_of(s.each_n, blockIdx.x, s.n), window = length_of(s.each_window, blockIdx.x, s.window);
+    n = n < 0 ? 0 : n > INT32_MAX ? INT32_MAX : n; // nobody has looked at numbers on the device
+    const int64_t first_of_window = n > window ? n - window : 0;
     const uint64_t lowest_first = (uint64_t)1 << 32; // position p is the key lowest_first - p, and 0 is no position
     for (uint32_t i = threadIdx.x; i < CHUNK; i += OPERATOR_THREADS) {
         int64_t p = -1, at = i < s.topk.shape[1] ? place(s.topk, blockIdx.x, i) : 0;
-        if (i < s.topk.shape[1]) p = s.topk.type == CBQ_CUDA_I64 ? ((const int64_t *)s.topk.data)[at] : ((const int32_t *)s.topk.data)[at];
-        keys[i] = p >= 0 && p < s.first_of_window ? lowest_first - (uint64_t)p : 0;
+        if (i < s.topk.shape[1]) p = integer(s.topk, at);
+        keys[i] = p >= 0 && p < first_of_window ? lowest_first - (uint64_t)p : 0;
     }
     if (threadIdx.x == 0) kept = 0;
     cu_barrier();
@@ -176,14 +179,16 @@ extern "C" __global__ void __launch_bounds__(OPERATOR_THREADS) cbq_gather_list(l
     cu_barrier();
     int32_t *list = s.list + blockIdx.x * s.m;
     for (int64_t i = threadIdx.x; i < s.m; i += OPERATOR_THREADS) {
-        int64_t p = i < kept ? (int64_t)(lowest_first - keys[i]) : s.first_of_window + i - kept;
-        list[i] = p < s.n_kv ? (int32_t)p : -1;
+        int64_t p = i < kept ? (int64_t)(lowest_first - keys[i]) : first_of_window + i - kept;
+        list[i] = p < n ? (int32_t)p : -1;
     }
 }
-// topk int32 or int64 [B, k], k <= CHUNK, y int32 [B, m] contiguous; numbers: n_kv, window.
+// topk [B, k], k <= CHUNK, n_kv [B] and window [B] or nothing, each int32 or int64, y int32 [B, m] contiguous; numbers: n_kv, window,
+// where they are not arrays.
 static cudaError_t gather_list(const cbq_cuda_operands *o, cudaStream_t stream) {
-    list_args s = {o->arrays[0], (int32_t *)o->arrays[1].data, o->arrays[1].shape[1], (int64_t)o->numbers[0]};
-    s.first_of_window = s.n_kv > (int64_t)o->numbers[1] ? s.n_kv - (int64_t)o->numbers[1] : 0;
+    list_args s = {o->arrays[0], o->arrays[1], o->arrays[2], (int32_t *)o->arrays[3].data, o->arrays[3].shape[1]};
+    s.n = (int64_t)o->numbers[0];
+    s.window = (int64_t)o->numbers[1];
     if (s.topk.shape[0] == 0 || s.m == 0) return cudaSuccess;
     if (s.topk.shape[1] > CHUNK) return cudaErrorInvalidValue;
     return cu_launch(cbq_gather_list, ctas_for(s.topk.shape[0], 1), OPERATOR_THREADS, 0, stream, s);
@@ -253,7 +258,7 @@ static cudaError_t route(const cbq_cuda_operands *o, cudaStream_t stream) {
 
 extern "C" const cbq_cuda_operator cbq_cuda_choice[] = {
     {"indexer_topk", 3, 0, topk_workspace, indexer_topk},
-    {"gather_list", 2, 2, NULL, gather_list},
+    {"gather_list", 4, 2, NULL, gather_list},
     {"route", 4, 3, NULL, route},
     {NULL, 0, 0, NULL, NULL},
 };

@@ -4,6 +4,7 @@ arguments that do not fit, graphs."""
 from __future__ import annotations
 
 import ctypes
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -190,6 +191,28 @@ def test_gather_list(native: Any, window: int) -> None:
             wanted = reference.gather_list(chosen, n, window)
             assert row[: len(wanted)].tolist() == wanted.tolist()
             assert (row[len(wanted) :] == -1).all()
+
+
+def test_gather_lists_of_several_lengths(shim: Shim, native: Any) -> None:
+    topk, n, window = np.array([[5, 0, -1], [1, 1, 0], [-1, -1, -1]]), np.array([60, 2, 0]), np.array([4, 9, 2])
+    expected = reference.gather_list(topk, n, window)
+    result = deepseek.gather_list(topk, n, window)
+    assert result.shape == (3, 7)  # of 60 positions three and four
+    assert np.array_equal(result[:, : expected.shape[1]], expected)
+    assert (result[:, expected.shape[1] :] == -1).all()
+    assert np.array_equal(deepseek.gather_list(topk, 60, window)[:, :11], reference.gather_list(topk, 60, window))
+    far = deepseek.gather_list(on_device(shim, topk), on_device(shim, n.astype(np.int32)), 4).to_numpy()
+    assert np.array_equal(far[:, :6], reference.gather_list(topk, n, 4))
+    assert (far[:, 6:] == -1).all()
+    for wrong, text in (([1, 2], "n_kv: expected a number, or [B] with B = 3"), ([-1, 2, 3], "n_kv: expected 0 to")):
+        with pytest.raises(ValueError, match=re.escape(text)):
+            deepseek.gather_list(topk, wrong)
+    with pytest.raises(ValueError, match=r"n_kv: expected \[B\] with B = 3, got shape \(2,\)"):
+        deepseek.gather_list(topk, on_device(shim, n[:2]))
+    with pytest.raises(ValueError, match="n_kv: expected a number for one list, got an array"):
+        deepseek.gather_list(topk[0], on_device(shim, n))
+    with pytest.raises(TypeError, match="window: expected numbers on the host"):
+        deepseek.gather_list(topk, 60, on_device(shim, window))
 
 
 @pytest.mark.parametrize("where", ["host", "device"])

@@ -191,6 +191,22 @@ def test_topk_of_the_first(ops: Operators, n: int, k: int, dtype: Any) -> None:
     assert np.array_equal(y, expected)
 
 
+@pytest.mark.parametrize(("k", "dtype"), [(1, np.int32), (40, np.int64), (1024, np.int32)])
+def test_gather_lists_of_several_lengths(ops: Operators, k: int, dtype: Any) -> None:
+    n, window = np.array([2000, 0, 7, 1500, 300], dtype), np.array([128, 3, 9, 0, 299], dtype)
+    rng = np.random.default_rng(k)
+    topk = np.array([rng.integers(-1, size, k) for size in n], dtype)
+    for sizes, last in ((n, window), (n, 100), (2000, window), (2000, 100), (np.full(5, -1), 100)):
+        numbers = [0 if isinstance(x, np.ndarray) else x for x in (sizes, last)]
+        arrays = [x if isinstance(x, np.ndarray) else None for x in (sizes, last)]
+        y = ops.empty((5, k + 300), np.int32)
+        ops.run("gather_list", [topk, *arrays], [y], numbers)
+        each = np.maximum(np.broadcast_to(sizes, 5), 0)
+        expected = reference.gather_list(np.where(topk < each[:, None], topk, -1), each, last)
+        assert np.array_equal(y[:, : expected.shape[1]], expected)
+        assert (y[:, expected.shape[1] :] == -1).all()
+
+
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize(
     ("batch", "heads", "width", "n"), [(1, 64, 128, 70), (2, 3, 33, 5), (1, 65, 16, 64), (1, 1, 1, 1)]

@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from cbquant._arguments import check_word
+from cbquant.cuda._operand import is_on_device
 from cbquant.cuda.deepseek._operation import Operation, View, check_within
+from cbquant.deepseek._attention import most, of_lists
 from cbquant.deepseek._inputs import MAX_POSITIONS, flag, number, outputs, whole
 
 _MOST_LISTED = 1024  # of cuda/operators/choice.cu: a list is sorted by one CTA
@@ -179,7 +181,7 @@ def indexer_select(
     return op.finish()[0]
 
 
-def gather_list(topk: Any, n_kv: int, window: int = 128, *, out: Any = None, stream: Any = None) -> Any:
+def gather_list(topk: Any, n_kv: Any, window: Any = 128, *, out: Any = None, stream: Any = None) -> Any:
     """The positions that an indexer chose and the last ones of the cache, each once, rising.
 
     `cbquant.deepseek.gather_list` on a GPU. How many there are is known on the device only, so that lists have room
@@ -189,8 +191,10 @@ def gather_list(topk: Any, n_kv: int, window: int = 128, *, out: Any = None, str
     ----------
     topk : array of int
         ``[k]`` or ``[B, k]``, k up to 1024: positions in any order. What is no position of the cache is left out.
-    n_kv, window : int
-        Positions in the cache; how many of the last ones are in every list.
+    n_kv : int, or array of int
+        Positions in the cache, or ``[B]``: those that there are for each list. On the device nothing checks them.
+    window : int, or array of int
+        How many of the last ones are in every list, or ``[B]``, on the host: in each.
     out : array, optional
         Where to write: int32, contiguous, of the result's shape.
     stream : int or stream, optional
@@ -199,18 +203,24 @@ def gather_list(topk: Any, n_kv: int, window: int = 128, *, out: Any = None, str
     Returns
     -------
     array
-        int32 ``[m]`` or ``[B, m]`` with m = min(n_kv, k + window).
+        int32 ``[m]`` or ``[B, m]`` with m the largest min(n_kv, k + window), or k + window where n_kv is on the device.
     """
-    op = Operation.of("gather_list", stream, topk, out)
+    op = Operation.of("gather_list", stream, topk, n_kv, out)
     chosen = op.integers(topk, "topk")
     if len(chosen.shape) not in (1, 2):
         raise ValueError(f"topk: expected [k] or [B, k], got shape {chosen.shape}")
     if chosen.shape[-1] > _MOST_LISTED:
         raise ValueError(f"topk: expected at most {_MOST_LISTED} positions on a GPU, got {chosen.shape[-1]}")
-    n, last = whole(n_kv, "n_kv", 0, MAX_POSITIONS), whole(window, "window", 0, MAX_POSITIONS)
-    shape = (*chosen.shape[:-1], min(n, chosen.shape[-1] + last))
+    if is_on_device(window):
+        raise TypeError("window: expected numbers on the host: they say how long lists are")
+    batch = chosen.shape[:-1]
+    n, last = MAX_POSITIONS if is_on_device(n_kv) else of_lists(n_kv, "n_kv", batch), of_lists(window, "window", batch)
+    sizes = _of_rows(op, n_kv, "n_kv", batch) if is_on_device(n_kv) or not isinstance(n, int) else None
+    windows = None if isinstance(last, int) else _of_rows(op, window, "window", batch)
+    shape = (*batch, most(n, last, chosen.shape[-1]))
     y = contiguous(op.result(out, shape, "int32", topk), "out")
-    op.step("gather_list", chosen.with_axes(2), y.with_axes(2), numbers=(n, last))
+    numbers = n if isinstance(n, int) else 0, last if isinstance(last, int) else 0
+    op.step("gather_list", chosen.with_axes(2), sizes, windows, y.with_axes(2), numbers=numbers)
     return op.finish()[0]
 
 
@@ -232,10 +242,17 @@ def _lengths(op: Operation, lengths: Any, batch: tuple[int, ...], n: int) -> Vie
         return None
     if not batch:
         raise ValueError("lengths: expected None without a batch")
-    op.sizes.setdefault("B", batch[0])
-    counts = op.integers(lengths, "lengths", "B")
+    counts = _of_rows(op, lengths, "lengths", batch)
     check_within(counts, "lengths", 0, n)
     return counts
+
+
+def _of_rows(op: Operation, numbers: Any, name: str, batch: tuple[int, ...]) -> View:
+    """An integer for each of ``(B,)`` rows."""
+    if not batch:
+        raise ValueError(f"{name}: expected a number for one list, got an array")
+    op.sizes.setdefault("B", batch[0])
+    return op.integers(numbers, name, "B")
 
 
 def contiguous(view: View, name: str) -> View:

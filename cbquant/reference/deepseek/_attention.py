@@ -56,11 +56,15 @@ def sparse_sdpa_decode(q: Any, k: Any, v: Any, indices: Any, sink: Any = None, s
     return sdpa_decode_sink(queries, keys[:, rows], values[:, rows], sink, scale)
 
 
-def gather_list(topk: Any, n_kv: int, window: int = 128) -> NDArray[np.int32]:
-    """The positions of ``[k]`` and the last `window` ones, each once, rising; of ``[B, k]`` lists filled up with -1."""
+def gather_list(topk: Any, n_kv: Any, window: Any = 128) -> NDArray[np.int32]:
+    """The positions of ``[k]`` and the last `window` ones of `n_kv`, each once, rising.
+
+    Of ``[B, k]`` lists filled up with -1; `n_kv` and `window` are then numbers or ``[B]``.
+    """
     chosen = np.asarray(topk)
     if chosen.ndim == 2:
-        lists = [gather_list(row, n_kv, window) for row in chosen]
+        each = (np.broadcast_to(numbers, len(chosen)).tolist() for numbers in (n_kv, window))
+        lists = [gather_list(row, n, last) for row, n, last in zip(chosen, *each, strict=True)]
         longest = max((len(one) for one in lists), default=0)
         padded = [np.pad(one, (0, longest - len(one)), constant_values=-1) for one in lists]
         return np.array(padded, np.int32).reshape(len(lists), longest)
