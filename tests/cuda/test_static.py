@@ -29,6 +29,13 @@ def test_kernels_stay_below_their_ceilings() -> None:
     assert compare(kernels, ceilings.read(), nvcc_release()) == []
 
 
+@with_tools
+def test_operators_keep_to_the_hard_limits() -> None:
+    kernels = ceilings.measure("operators")
+    assert all(len(of_arch) > 20 for of_arch in kernels.values())
+    assert [line for of_arch in kernels.values() for name, u in of_arch.items() for line in beyond_limits(name, u)] == []
+
+
 def test_table_is_within_the_hard_limits() -> None:
     table = ceilings.read()
     lines = [line for a in ARCHITECTURES for name, row in table[a].items() for line in beyond_limits(name, Usage(*row))]
