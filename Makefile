@@ -7,6 +7,10 @@
 PYTHON ?= python3
 VENV ?= .venv
 PY := $(VENV)/bin/python
+# Tests run in so many processes, a file of them in one.
+WORKERS ?= 2
+# For GPUs: what the tests look at. pip install builds for every architecture of cuda/build.py, which takes minutes.
+export CBQUANT_CUDA_ARCHS ?= 80,90a
 # The interpreter decides what is in the environment: another PYTHON makes another one.
 STAMP := $(VENV)/.ready
 # Folders are among the inputs, because a file that is gone changes nothing else.
@@ -20,7 +24,7 @@ demo: $(STAMP)-demo
 	$(PY) examples/generate.py "What is gravity?" --max-tokens 40
 
 test: $(STAMP)-test
-	$(PY) -X dev -W error -m pytest $(PYTEST_ARGS)
+	$(PY) -X dev -W error -m pytest -n $(WORKERS) --dist loadfile $(PYTEST_ARGS)
 
 check: $(STAMP)-test $(STAMP)-lint
 	$(PY) tools/check.py

@@ -3,6 +3,7 @@ intrinsics (SIMDe), so that no instruction set goes untested for want of a machi
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import importlib.metadata
 import importlib.util
@@ -11,6 +12,8 @@ import pathlib
 import platform
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from types import ModuleType
@@ -131,13 +134,23 @@ def emulated_core() -> ModuleType:
     return built
 
 
+@contextmanager
+def _locked(file: pathlib.Path) -> Iterator[None]:
+    """One process at a time."""
+    file.parent.mkdir(exist_ok=True)
+    with open(file, "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
 @cache
 def _build_emulated_core() -> ModuleType | Exception:
     """A build that fails is remembered too: a thousand tests would each try it again."""
     folder = ROOT / "build" / f"emulated-{_sources_digest()}"
     try:
-        if not list(folder.glob("lib/cbquant/_core*.so")):
-            build_core(folder, flags="-O1 -w", emulate=True)
+        with _locked(ROOT / "build" / "emulated.lock"):  # tests may run in several processes
+            if not list(folder.glob("lib/cbquant/_core*.so")):
+                build_core(folder, flags="-O1 -w", emulate=True)
         return load_core(folder)
     except (RuntimeError, OSError, ImportError) as error:
         return error

@@ -3,9 +3,9 @@
 A command's module has a docstring (its ``--help``), ``configure(parser)``, which adds its arguments, and
 ``run(args)``, which returns the exit code. Results go to stdout, everything else to stderr.
 
-Exit codes: 0 all well, 1 a finding (``validate`` met damaged blocks, ``compare`` an error beyond ``--max-error``),
-2 wrong usage or bad input, told in one line on stderr, 70 a defect of the program, 130 interrupted, 141 the reader of
-stdout went away, 143 terminated.
+Exit codes: 0 all well, 1 a finding (``validate`` met damaged blocks, ``compare`` an error beyond ``--max-error``,
+``gpucheck`` a wrong result), 2 wrong usage or bad input, told in one line on stderr, 70 a defect of the program, 130
+interrupted, 141 the reader of stdout went away, 143 terminated.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from collections.abc import Sequence
 from inspect import cleandoc
 from types import ModuleType
 
-from cbquant.cli import bench, compare, dequant, formats, info, inspect, quantize, validate
+from cbquant.cli import bench, compare, dequant, formats, gpucheck, info, inspect, quantize, validate
 from cbquant.cli.arguments import CommandError, Parser, add_json
 from cbquant.cli.output import printable
 from cbquant.cli.process import Terminated, discard, streams, terminable
 
-_COMMANDS: tuple[ModuleType, ...] = (inspect, dequant, quantize, compare, validate, bench, info, formats)
+_COMMANDS: tuple[ModuleType, ...] = (inspect, dequant, quantize, compare, validate, bench, info, formats, gpucheck)
 
 _FINDINGS = (
-    "exit codes: 0 all well, 1 a finding (validate, compare --max-error), 2 wrong usage or bad input, "
+    "exit codes: 0 all well, 1 a finding (validate, compare --max-error, gpucheck), 2 wrong usage or bad input, "
     "130 interrupted, 143 ended by SIGTERM, 70 a defect of cbquant"
 )
 

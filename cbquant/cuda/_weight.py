@@ -19,6 +19,8 @@ from cbquant.tensor import QuantTensor
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from cbquant.planes._layout import Layout
+
 PRECISIONS = ("bf16", "f32")
 # Blocks begin at a line of the cache, behind a margin of which kernels read the end.
 _BEFORE = 256
@@ -39,22 +41,24 @@ class Weight:
         The index of its device.
     """
 
-    __slots__ = ("__weakref__", "_info", "_memory", "device", "format", "shape")
+    __slots__ = ("__weakref__", "_info", "_layout", "_memory", "device", "format", "shape")
 
     shape: tuple[int, ...]
     format: str
     device: int
-    _info: Format
+    _info: Format  # of its blocks
+    _layout: Layout | None  # of planes, without their codes
     _memory: Memory
 
     def __init__(self) -> None:
         raise TypeError("a Weight is made by cbquant.cuda.load(tensor)")
 
     @classmethod
-    def _wrap(cls, memory: Memory, info: Format, shape: tuple[int, ...]) -> Weight:
+    def _wrap(cls, memory: Memory, info: Format, shape: tuple[int, ...], layout: Layout | None = None) -> Weight:
         self = object.__new__(cls)
-        self._memory, self._info = memory, info
-        self.shape, self.format, self.device = shape, info.name, memory.device
+        self._memory, self._info, self._layout = memory, info, layout
+        self.shape, self.device = shape, memory.device
+        self.format = info.name if layout is None else layout.format.name
         return self
 
     @property
@@ -76,7 +80,7 @@ class Weight:
         return f"Weight({self.format}, shape={self.shape}, {self.nbytes:,} bytes, cuda:{self.device})"
 
     def to_host(self) -> QuantTensor:
-        """A copy on the host: the bytes that were loaded.
+        """A copy on the host: the bytes that were loaded; of planes, their codes and scales.
 
         Returns
         -------
@@ -89,7 +93,11 @@ class Weight:
         """
         raw = np.empty(self.nbytes, np.uint8)
         _driver.ready("to_host", self.device).download(self._memory, _BEFORE, raw, 0)
-        return QuantTensor(raw, self.format, self.shape)
+        if self._layout is None:
+            return QuantTensor(raw, self.format, self.shape)
+        from cbquant.cuda import _planes
+
+        return _planes.from_blocks(raw, self._info, self._layout)
 
     def dequant(self, dtype: Any = "bfloat16", out: Any = None, stream: Any = None) -> Any:
         """The decoded values: `cbquant.cuda.dequant`."""
@@ -105,7 +113,8 @@ def load(tensor: QuantTensor | NDArray[Any], device: int = 0, stream: Any = None
     ----------
     tensor : QuantTensor or ndarray
         Blocks of a format of `cbquant.formats`, ``[N, K]``, ``[E, N, K]`` for experts, or of any shape to decode; an
-        ndarray of a plain type (float32, float16, bfloat16, float64, integers) is copied as that.
+        ndarray of a plain type (float32, float16, bfloat16, float64, integers) is copied as that. Planes of FP8 and MX
+        become blocks of 32 codes and a float32 scale, those of mxfp4 and nvfp4 GGUF's blocks.
     device : int
         The index of the GPU.
     stream : int or stream, optional
@@ -120,7 +129,8 @@ def load(tensor: QuantTensor | NDArray[Any], device: int = 0, stream: Any = None
     CudaError
         There is no GPU, or too little memory on it.
     ValueError
-        A format without kernels: planes, an unknown type. There is no such device.
+        A format without kernels: nf4 and fp4, planes of nvfp4 with a global scale other than 1, rows of planes that
+        are no multiple of 32, an unknown type. There is no such device.
     TypeError
         A wrong type of tensor.
 
@@ -131,8 +141,18 @@ def load(tensor: QuantTensor | NDArray[Any], device: int = 0, stream: Any = None
     >>> if cbquant.cuda.is_available():
     ...     y = cbquant.cuda.matmul(np.ones((1, 32), np.float32), cbquant.cuda.load(w))
     """
-    raw, info, shape = _blocks(tensor)
-    native = _driver.ready("load", device)
+    from cbquant.planes._tensor import PlanesTensor
+
+    layout: Layout | None = None
+    if isinstance(tensor, PlanesTensor):
+        from cbquant.cuda import _planes
+
+        native = _driver.ready("load", device)
+        raw, info, layout = _planes.to_blocks(native, tensor)
+        shape = tensor.shape
+    else:
+        raw, info, shape = _blocks(tensor)
+        native = _driver.ready("load", device)
     target = _stream.choose(stream, device)
     if native.is_capturing(device, target):
         raise not_while_capturing("load", "a tensor cannot be copied while a graph is captured: load it before")
@@ -142,7 +162,7 @@ def load(tensor: QuantTensor | NDArray[Any], device: int = 0, stream: Any = None
     native.upload(memory, _BEFORE, raw, target)
     native.fill(memory, end, native.MARGIN, 0, target)
     native.synchronize(device, target)
-    weight = Weight._wrap(memory, info, shape)
+    weight = Weight._wrap(memory, info, shape, layout)
     if weight.ndim in (2, 3) and weight.size and info.kind != "plain":
         _reserve(native, weight, _ROWS, _PICKS, PRECISIONS, target)
     return weight
@@ -150,11 +170,6 @@ def load(tensor: QuantTensor | NDArray[Any], device: int = 0, stream: Any = None
 
 def _blocks(tensor: Any) -> tuple[NDArray[np.uint8], Format, tuple[int, ...]]:
     """The bytes to copy, one after the other, with their format and shape."""
-    from cbquant.planes._tensor import PlanesTensor
-
-    if isinstance(tensor, PlanesTensor):
-        hint = "cbquant.planes.to_blocks makes blocks of some of them"
-        raise ValueError(f"tensor: planes ({tensor.format}) have no kernels on GPUs; {hint}")
     if isinstance(tensor, QuantTensor):
         tensor._require_known("loaded")
         info = _formats.get(tensor.format)

@@ -56,6 +56,8 @@ template <class T> CBQ_FN void group_scale(const uint8_t *b, uint32_t g, float &
 template <class T> CBQ_FN void decode4(const uint8_t *b, uint32_t r, uint32_t c, float s, float m, float x[4]) {
     W w = T::codes(b, r, 4 * c);
     if (T::has_table) table_to_float<T>(w, x);
+    else if (T::float8)
+        for (int i = 0; i < 4; i++) x[i] = float8<T::float8>(w, i);
     else codes_to_float<T>(w, x);
 #pragma unroll
     for (int i = 0; i < 4; i++) x[i] = T::min ? s * x[i] - m : s * x[i];

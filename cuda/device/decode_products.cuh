@@ -4,7 +4,7 @@
 // BASE = 32768, for codes of 8 bits, in the second. What is left is s * (c - offset), rounded once to float32, as decoding does:
 //
 // - No minimum: fma(s, BASE + c, -s * (BASE + offset)) is that, if s * (BASE + offset) is exact: then the sum before rounding is.
-//   d has 11 bits, a group's scale 7, so that BASE + offset may have 6 (13 where a block has one scale).
+//   d has 11 bits, a group's scale 7, so that BASE + offset may have 6 (13 where a block has one scale, none with float32 scales).
 // - A minimum: s * c is exact, codes being of 5 bits at most, so fma(s, c, -m) is (s * c) - m.
 //
 // Against decoding: a zero may have the other sign, which no sum sees, and an infinite scale gives NaN.
@@ -25,7 +25,7 @@ template <class T> struct byte_codes {
         biased = T::is_signed || T::has_table,
         offset = biased ? CBQ_BIAS(T::bits) : T::offset,
         base = T::bits <= 7 ? 128 : 32768,
-        scale_bits = T::scales == CBQ_GROUPS ? 18 : 11,
+        scale_bits = T::scales == CBQ_GROUPS ? 18 : T::scales == CBQ_FLOATS && !T::has_table ? 24 : 11,
         fused = !T::min && scale_bits + significant_bits(base + offset) <= 24,
     };
     static_assert(!T::min || T::bits <= 5, "the product of a scale and a code is exact");
@@ -75,6 +75,14 @@ template <class T> CBQ_FN void decode8(const uint8_t *row, uint32_t r, uint32_t 
         pairs[1] = codes::pair(high, 0, 2, s[0], m[0], shift[0]);
         pairs[2] = codes::pair(low, 1, 3, s[1], m[1], shift[1]);
         pairs[3] = codes::pair(high, 1, 3, s[1], m[1], shift[1]);
+        return;
+    }
+    if (T::float8) {
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            uint32_t w = i < 2 ? first : second;
+            pairs[i] = cu_pack_bf16(s[0] * float8<T::float8>(w, i % 2 * 2), s[0] * float8<T::float8>(w, i % 2 * 2 + 1));
+        }
         return;
     }
     if (T::is_signed) {

@@ -44,3 +44,25 @@ static __device__ __forceinline__ void cu_mma_bf16(float c[4], const uint32_t a[
                  : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
+
+// The same of f16.
+static __device__ __forceinline__ void cu_mma_f16(float c[4], const uint32_t a[4], const uint32_t b[2]) {
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+                 : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+
+// Four 8 x 8 matrices of halves: lanes 8 i .. 8 i + 7 give the addresses of the rows of matrix i, each of 16 bytes at a multiple of
+// 16. A lane gets of each row lane / 4, columns 2 (lane % 4) and the next; transposed: column lane / 4, rows 2 (lane % 4) and the next.
+static __device__ __forceinline__ void cu_load_matrices(uint32_t r[4], const void *row) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+                 : "r"(cu_shared_address(row))
+                 : "memory");
+}
+static __device__ __forceinline__ void cu_load_matrices_transposed(uint32_t r[4], const void *row) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+                 : "r"(cu_shared_address(row))
+                 : "memory");
+}

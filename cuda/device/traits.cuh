@@ -6,17 +6,22 @@
 #include "kernels/doors.h"
 
 #include "cbq_format_list.h"
+#include "plane_blocks.cuh"
 
 // The kinds, as members. Codes are unsigned bytes of `bits` bits after adding `bias` (in decode_products.cuh: a table's values
 // times `multiple` are integers of so many bits).
 #define LINEAR(o, n) \
-    enum { offset = o, has_table = 0, is_signed = 0, multiple = 1, bits = n }; \
+    enum { offset = o, has_table = 0, is_signed = 0, multiple = 1, bits = n, float8 = 0 }; \
     CBQ_FN constexpr float entry(int) { return 0; }
 #define TABLE(values, times, n) \
-    enum { offset = 0, has_table = 1, is_signed = 0, multiple = times, bits = n }; \
+    enum { offset = 0, has_table = 1, is_signed = 0, multiple = times, bits = n, float8 = 0 }; \
     CBQ_FN float entry(int i) { return values[i]; }
 #define SIGNED(n) \
-    enum { offset = 0, has_table = 0, is_signed = 1, multiple = 1, bits = n }; \
+    enum { offset = 0, has_table = 0, is_signed = 1, multiple = 1, bits = n, float8 = 0 }; \
+    CBQ_FN constexpr float entry(int) { return 0; }
+
+#define FLOAT8(kind) \
+    enum { offset = 0, has_table = 0, is_signed = 0, multiple = 1, bits = 8, float8 = kind }; \
     CBQ_FN constexpr float entry(int) { return 0; }
 
 #define CBQ_TRAITS(f, format_tag, n, size, grp, kind, scl, mn, imatrix, doc) \
@@ -33,3 +38,4 @@
     };
 
 CBQ_FORMATS(CBQ_TRAITS, CBQ_NOTHING)
+CBQ_PLANE_BLOCKS(CBQ_TRAITS)

@@ -2,10 +2,17 @@
 #include "host.h"
 #include "formats.h"
 #include "kernels.h"
+#include "../device/plane_blocks.h"
 
 #include "base.h"
 
+/* Weights in planes are blocks of the device, which no file has. */
+#define ROW(f, number, n, size, ...) {.name = #f, .tag = number, .elements = n, .bytes = size},
+static const cbq_format plane_blocks[] = {CBQ_PLANE_BLOCKS(ROW)};
+
 const cbq_format *cbq_cuda_format(int tag) {
+    for (size_t i = 0; i < sizeof plane_blocks / sizeof *plane_blocks; i++)
+        if (plane_blocks[i].tag == tag) return &plane_blocks[i];
     for (int i = 0; i < cbq_n_formats; i++)
         if (cbq_formats[i].tag == tag) return &cbq_formats[i];
     PyErr_Format(PyExc_ValueError, "tag: there is no format %d", tag);
@@ -64,8 +71,22 @@ static PyObject *kernels(PyObject *module, PyObject *argument) {
     return list;
 }
 
+static PyObject *list_plane_blocks(PyObject *module, PyObject *none) {
+    (void)module, (void)none;
+    const Py_ssize_t n = sizeof plane_blocks / sizeof *plane_blocks;
+    PyObject *list = PyList_New(n);
+    for (Py_ssize_t i = 0; list && i < n; i++) {
+        const cbq_format *f = &plane_blocks[i];
+        PyObject *row = Py_BuildValue("(siii)", f->name, f->tag, f->elements, f->bytes);
+        if (!row) Py_CLEAR(list);
+        else PyList_SET_ITEM(list, i, row);
+    }
+    return list;
+}
+
 PyMethodDef cbq_kernel_methods[] = {
     {"dequant", CBQ_FAST(dequant), "dequant(tag, dtype, blocks, offset, n_blocks, out, out_offset, stream) -> the kernel's name"},
     {"kernels", kernels, METH_O, "kernels(device) -> list of dicts: name, registers, shared_bytes, local_bytes, max_threads, binary_version"},
+    {"plane_blocks", list_plane_blocks, METH_NOARGS, "plane_blocks() -> list of (name, tag, elements, bytes): what planes are on the device"},
     {NULL, NULL, 0, NULL},
 };

@@ -97,6 +97,7 @@ static int get_call(PyObject *module, PyObject *const *args, int device, int is_
     }
     c->operands = (cbq_cuda_operands){.arrays = c->arrays, .numbers = c->numbers};
     cudaError_t error = cudaDeviceGetAttribute(&c->operands.processors, cudaDevAttrMultiProcessorCount, device);
+    if (!error) error = cudaDeviceGetAttribute(&c->operands.shared_memory, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
     return cbq_cuda_check(error, "asking for the limits of a device");
 }
 

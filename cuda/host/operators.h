@@ -24,7 +24,8 @@ typedef struct {
     const cbq_cuda_array *arrays;
     const double *numbers;
     void *workspace; /* at a multiple of 16 */
-    int processors;  /* multiprocessors of the device */
+    int processors;    /* multiprocessors of the device */
+    int shared_memory; /* that a CTA may have, bytes */
 } cbq_cuda_operands;
 
 typedef struct {

@@ -48,6 +48,7 @@ template <class T, int DTYPE> CBQ_FN void dequant_tile(dequant_args args) {
 #define PLAIN_KERNELS(f, tag, bytes, load, doc) PLAIN_KERNEL(f, bytes, f32, CBQ_F32) PLAIN_KERNEL(f, bytes, f16, CBQ_F16) PLAIN_KERNEL(f, bytes, bf16, CBQ_BF16)
 
 CBQ_FORMATS(BLOCK_KERNELS, PLAIN_KERNELS)
+CBQ_PLANE_BLOCKS(BLOCK_KERNELS)
 
 // What the host needs to know of a kernel, by format and output type.
 struct dequant_kernel {
@@ -60,7 +61,7 @@ struct dequant_kernel {
     {tag, blocks, {cbq_dequant_##f##_f32, cbq_dequant_##f##_f16, cbq_dequant_##f##_bf16}, {"dequant_" #f "_f32", "dequant_" #f "_f16", "dequant_" #f "_bf16"}},
 #define BLOCK_ROW(f, tag, n, ...) ROW(f, tag, TILE / n)
 #define PLAIN_ROW(f, tag, ...) ROW(f, tag, THREADS)
-static const dequant_kernel kernels[] = {CBQ_FORMATS(BLOCK_ROW, PLAIN_ROW)};
+static const dequant_kernel kernels[] = {CBQ_FORMATS(BLOCK_ROW, PLAIN_ROW) CBQ_PLANE_BLOCKS(BLOCK_ROW)};
 enum { KERNELS = sizeof kernels / sizeof *kernels };
 
 extern "C" cudaError_t cbq_cuda_dequant(int tag, int dtype, const void *blocks, uint64_t n_blocks, void *y, cudaStream_t stream, const char **name) {

@@ -14,6 +14,7 @@
 #define KERNELS(f, ...) \
     KERNEL(f, bf16_8, multiply_bf16<f##_traits, 8>) KERNEL(f, bf16_64, multiply_bf16<f##_traits, 64>) KERNEL(f, f32_8, multiply_f32<f##_traits>)
 CBQ_FORMATS(KERNELS, CBQ_NOTHING)
+CBQ_PLANE_BLOCKS(KERNELS)
 
 extern "C" __global__ void __launch_bounds__(THREADS) cbq_sum_parts_8(product_args a) { sum_parts<8>(a); }
 extern "C" __global__ void __launch_bounds__(THREADS) cbq_sum_parts_64(product_args a) { sum_parts<64>(a); }
@@ -32,7 +33,7 @@ struct product_row {
 #define ROW(f, tag, n, bytes, ...) \
     {tag, n, bytes, ENTRY(f, bf16_8, multiply_bf16<f##_traits, 8>), ENTRY(f, bf16_64, multiply_bf16<f##_traits, 64>), \
      ENTRY(f, f32_8, multiply_f32<f##_traits>)},
-static const product_row rows[] = {CBQ_FORMATS(ROW, CBQ_NOTHING)};
+static const product_row rows[] = {CBQ_FORMATS(ROW, CBQ_NOTHING) CBQ_PLANE_BLOCKS(ROW)};
 enum { FORMATS = sizeof rows / sizeof *rows };
 
 static const product_row *find_row(int tag) {

@@ -47,7 +47,7 @@ CBQ_FN uint64_t key_of(const top_args &s, int64_t b, int64_t i) {
     return i < length_of(s.lengths, b, s.n) ? choice_key(get(s.score, place(s.score, b, i)), i) : 0;
 }
 CBQ_FN int32_t place_of(uint64_t key) { return (int32_t)~(uint32_t)key; } // -1 for 0
-CBQ_FN int64_t chunks_of(int64_t n) { return n > CHUNK ? (n + CHUNK - 1) / CHUNK : 1; }
+static __host__ __device__ inline int64_t chunks_of(int64_t n) { return n > CHUNK ? (n + CHUNK - 1) / CHUNK : 1; }
 
 // k of at most half a chunk: each chunk keeps its k largest, and these are the keys of the next round, until one chunk is left.
 extern "C" __global__ void __launch_bounds__(OPERATOR_THREADS) cbq_topk_chunk(top_args s) {

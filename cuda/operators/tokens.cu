@@ -33,8 +33,8 @@ CBQ_FN float logit(const sinkhorn_args &s, int64_t t, int i) {
     return fmaf(get(s.mix, place(s.mix, t, i)), get(s.scale, place(s.scale, which)), get(s.base, place(s.base, i)));
 }
 
-// A token's matrix stays in registers.
-extern "C" __global__ void __launch_bounds__(OPERATOR_THREADS) cbq_mhc_sinkhorn_split(sinkhorn_args s) {
+// A token's matrix stays in registers: with four CTAs said to it, the compiler has room for it.
+extern "C" __global__ void __launch_bounds__(OPERATOR_THREADS, 4) cbq_mhc_sinkhorn_split(sinkhorn_args s) {
     int64_t t = thread_of_grid();
     if (t >= s.mix.shape[0]) return;
     float m[SIDE][SIDE];

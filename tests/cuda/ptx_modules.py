@@ -1,12 +1,13 @@
-"""cuda/kernels as nvcc compiles them, for the interpreter."""
+"""Kernels of cuda/ as nvcc compiles them, for the interpreter."""
 
 from __future__ import annotations
 
 import runpy
+from pathlib import Path
 
 from tests import ptx
 from tests.paths import ROOT
-from tests.ptx.nvcc import compile_ptx
+from tests.ptx.nvcc import make_ptx
 
 ARCHITECTURES = ("sm_80", "sm_90a")
 FLAGS = ["-std=c++17", "-O3", "-fmad=false", "-Werror=all-warnings"]
@@ -14,8 +15,12 @@ FLAGS = ["-std=c++17", "-O3", "-fmad=false", "-Werror=all-warnings"]
 
 def load_kernels(name: str, architecture: str, folder: str = "kernels") -> ptx.Loaded:
     """cuda/FOLDER/NAME.cu."""
+    return ptx.load(kernels_ptx(ROOT / "cuda" / folder / f"{name}.cu", architecture).read_text())
+
+
+def kernels_ptx(source: Path, architecture: str) -> Path:
+    """The PTX of a source that includes the headers of cuda/device, as the build compiles it."""
     cache = ROOT / "build" / "ptx"
     runpy.run_path(str(ROOT / "csrc" / "format_list.py"))["write_format_list"](cache)
     includes = [ROOT / "cuda" / "device", ROOT / "csrc", cache]
-    source = ROOT / "cuda" / folder / f"{name}.cu"
-    return ptx.load(compile_ptx(source, architecture, includes, extra=FLAGS, cache_dir=cache))
+    return make_ptx(source, architecture, includes, extra=FLAGS, cache_dir=cache)

@@ -181,6 +181,7 @@ extern "C" __global__ void shim_instructions(instruction_args args) {
     out[1] = cu_shuffle_up(in[1], (uint32_t)args.mask);
     out[2] = cu_permute(in[0], in[1], in[2]);
     out[3] = cu_pack_bf16(cbq_as_f32(in[3]), cbq_as_f32(in[4]));
+    out[4] = cu_shuffle_xor_bits(in[1], args.mask);
 }
 extern "C" cudaError_t run_instructions(const uint32_t *in, uint32_t *out, int mask) {
     instruction_args args = {in, out, mask};
@@ -197,6 +198,30 @@ extern "C" __global__ void shim_mma(mma_args args) {
 extern "C" cudaError_t run_mma(const uint32_t *a, const uint32_t *b, float *c) {
     mma_args args = {a, b, c};
     return cu_launch(shim_mma, dim3(1), 32, 0, NULL, args);
+}
+
+extern "C" __global__ void shim_mma_f16(mma_args args) {
+    cu_mma_f16(args.c + 4 * threadIdx.x, args.a + 4 * threadIdx.x, args.b + 2 * threadIdx.x);
+}
+extern "C" cudaError_t run_mma_f16(const uint32_t *a, const uint32_t *b, float *c) {
+    mma_args args = {a, b, c};
+    return cu_launch(shim_mma_f16, dim3(1), 32, 0, NULL, args);
+}
+
+struct matrices_args {
+    const uint4 *rows; // [32]: row i % 8 of matrix i / 8
+    uint32_t *out;     // [32, 8]: as they are, then transposed
+};
+extern "C" __global__ void shim_matrices(matrices_args args) {
+    __shared__ __align__(16) uint4 staged[32];
+    staged[threadIdx.x] = args.rows[threadIdx.x];
+    cu_barrier();
+    cu_load_matrices(args.out + 8 * threadIdx.x, staged + threadIdx.x);
+    cu_load_matrices_transposed(args.out + 8 * threadIdx.x + 4, staged + threadIdx.x);
+}
+extern "C" cudaError_t run_matrices(const uint4 *rows, uint32_t *out) {
+    matrices_args args = {rows, out};
+    return cu_launch(shim_matrices, dim3(1), 32, 0, NULL, args);
 }
 
 // ---- what a thread knows of itself ----

@@ -257,6 +257,43 @@ def test_attention(
     assert_close(y, reference.sdpa_decode_sink(q, k, v, sink, scale, lengths), ATTENTION[dtype])
 
 
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(
+    ("heads", "kv_heads", "n", "width", "rope", "value_width"),
+    [(64, 1, 70, 64, 0, 64), (40, 2, 33, 128, 0, 128), (70, 1, 50, 192, 64, 192), (16, 1, 5, 512, 64, 512)],
+)
+@pytest.mark.parametrize("is_shared", [False, True])
+@pytest.mark.parametrize("memory", [99, 163])
+def test_many_heads_of_one_cache(
+    ops: Operators,
+    dtype: str,
+    heads: int,
+    kv_heads: int,
+    n: int,
+    width: int,
+    rope: int,
+    value_width: int,
+    is_shared: bool,
+    memory: int,
+) -> None:
+    """Tensor cores, where the types are halves and a tile has room in shared memory."""
+    batch, scale = 2, 1 / np.sqrt(width + rope)
+    q, sink = draw(0, (batch, heads, width), dtype), draw(3, (heads,), dtype, 3)
+    k, v = draw(1, (batch, kv_heads, n, width), dtype), draw(2, (batch, kv_heads, n, value_width), dtype)
+    q2, k2 = draw(4, (batch, heads, rope), dtype), draw(5, (batch, kv_heads, n, rope), dtype)
+    lengths = np.array([n, n // 2])
+    ops.shim.launched()
+    y = ops.empty((batch, heads, value_width), DTYPES[dtype])
+    more = [q2, k2] if rope else [None, None]
+    ops.run("attention", [q, k, k if is_shared else v, *more, sink, lengths, None], [y], [scale], 5, memory)
+    expected = reference.sdpa_decode_sink(
+        np.concatenate([q, q2], -1), np.concatenate([k, k2], -1), k if is_shared else v, sink, scale, lengths
+    )
+    assert_close(y, expected, ATTENTION[dtype])
+    has_room = is_shared or memory > 99 or width < 512
+    assert ("many" in ops.shim.launched()[0]) == (dtype != "float32" and has_room)
+
+
 def test_attention_over_a_list(ops: Operators) -> None:
     q, k = draw(0, (2, 5, 64)), draw(1, (2, 1, 90, 64))
     rows = np.array([[3, 89, -1, 0, 40, 41, -1], [-1, -1, -1, -1, -1, -1, -1]], np.int32)

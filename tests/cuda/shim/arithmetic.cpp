@@ -1,6 +1,7 @@
 // What the instructions compute.
 #include "instructions.cuh"
 
+#include <math.h>
 #include <string.h>
 
 namespace shim {
@@ -40,14 +41,24 @@ static void unpack_bf16(uint32_t pair, double out[2]) {
     }
 }
 
+static void unpack_f16(uint32_t pair, double out[2]) {
+    for (int i = 0; i < 2; i++) {
+        uint32_t bits = pair >> 16 * i & 0xffff, exponent = bits >> 10 & 31, mantissa = bits & 1023;
+        double magnitude = exponent == 31  ? (mantissa ? NAN : INFINITY)
+                           : exponent == 0 ? ldexp(mantissa, -24)
+                                           : ldexp(1024 + mantissa, (int)exponent - 25);
+        out[i] = bits >> 15 ? -magnitude : magnitude;
+    }
+}
+
 // The hardware's order of sums is its own; here they are made in double, where products are exact, and rounded once.
-void mma_bf16(void *const lanes[32]) {
+static void mma(void *const lanes[32], void (*unpack)(uint32_t pair, double out[2])) {
     double a[16][16], b[8][16]; // b by columns
     for (int lane = 0; lane < 32; lane++) {
         const Mma &m = *(const Mma *)lanes[lane];
         int g = lane / 4, q = lane % 4;
-        for (int i = 0; i < 4; i++) unpack_bf16(m.a[i], &a[g + i % 2 * 8][2 * q + i / 2 * 8]);
-        for (int i = 0; i < 2; i++) unpack_bf16(m.b[i], &b[g][2 * q + i * 8]);
+        for (int i = 0; i < 4; i++) unpack(m.a[i], &a[g + i % 2 * 8][2 * q + i / 2 * 8]);
+        for (int i = 0; i < 2; i++) unpack(m.b[i], &b[g][2 * q + i * 8]);
     }
     for (int lane = 0; lane < 32; lane++) {
         const Mma &m = *(const Mma *)lanes[lane];
@@ -59,6 +70,28 @@ void mma_bf16(void *const lanes[32]) {
             m.c[i] = (float)sum;
         }
     }
+}
+void mma_bf16(void *const lanes[32]) { mma(lanes, unpack_bf16); }
+void mma_f16(void *const lanes[32]) { mma(lanes, unpack_f16); }
+
+static uint32_t half_of(void *const lanes[32], int matrix, int row, int column) {
+    uint16_t half;
+    memcpy(&half, (const char *)((const Matrices *)lanes[8 * matrix + row])->row + 2 * column, 2);
+    return half;
+}
+void load_matrices(void *const lanes[32]) {
+    for (int lane = 0; lane < 32; lane++)
+        for (int i = 0; i < 4; i++) {
+            int row = lane / 4, column = lane % 4 * 2;
+            ((Matrices *)lanes[lane])->r[i] = half_of(lanes, i, row, column) | half_of(lanes, i, row, column + 1) << 16;
+        }
+}
+void load_matrices_transposed(void *const lanes[32]) {
+    for (int lane = 0; lane < 32; lane++)
+        for (int i = 0; i < 4; i++) {
+            int row = lane % 4 * 2, column = lane / 4;
+            ((Matrices *)lanes[lane])->r[i] = half_of(lanes, i, row, column) | half_of(lanes, i, row + 1, column) << 16;
+        }
 }
 
 } // namespace shim

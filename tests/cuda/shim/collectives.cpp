@@ -80,15 +80,25 @@ static void land(std::vector<Copy> &copies) {
     copies.clear();
 }
 
+static bool is_shared(const void *p, size_t nbytes) {
+    Span dynamic = {self().of->dynamic, run.launch->shared_bytes};
+    return dynamic.holds(p, nbytes) || static_shared.holds(p, nbytes);
+}
+
+void check_row(const void *row, const char *name, const char *file, int line) {
+    self().place = {name, file, line, NULL};
+    if ((uintptr_t)row % 16 != 0) fail("%s (%s:%d) of %p: an address is no multiple of 16", name, file, line, row);
+    if (!is_shared(row, 16)) fail("%s (%s:%d) of %p: a row is not in shared memory", name, file, line, row);
+}
+
 void copy_async(void *shared, const void *global, const char *file, int line) {
     Thread &t = self();
     Copy c = {(char *)shared, (const char *)global, {"cu_copy16_async", file, line, NULL}};
     t.place = c.place;
-    Span dynamic = {t.of->dynamic, run.launch->shared_bytes};
     const char *wrong = NULL;
     if (((uintptr_t)shared | (uintptr_t)global) % 16 != 0) wrong = "an address is no multiple of 16";
-    else if (!dynamic.holds(shared, 16) && !static_shared.holds(shared, 16)) wrong = "the destination is not in shared memory";
-    else if (dynamic.holds(global, 1) || static_shared.holds(global, 1)) wrong = "the source is in shared memory";
+    else if (!is_shared(shared, 16)) wrong = "the destination is not in shared memory";
+    else if (is_shared(global, 1)) wrong = "the source is in shared memory";
     if (wrong) fail("cu_copy16_async (%s:%d) from %p to %p: %s", file, line, global, shared, wrong);
     char now[16];
     memcpy(now, global, 16); // a fault is the copy's, not the wait's

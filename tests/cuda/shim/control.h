@@ -18,6 +18,8 @@ void shim_limit(uint64_t turns);
 /* Launches are handed to this function, and nothing runs here; NULL: they run again. What it returns is 0 where all went well. */
 typedef int (*shim_launcher)(const char *kernel, const unsigned grid[3], unsigned threads, size_t shared_bytes, const void *args, size_t args_bytes);
 void shim_launch_through(shim_launcher instead);
+/* The kernels that were launched since the last call, a blank behind each name. */
+const char *shim_launched(void);
 /* A stream that captures (1), or no longer (0). */
 void shim_capture(cudaStream_t stream, int on);
 /* Live allocations and their bytes; the number of launches since the library was loaded. */

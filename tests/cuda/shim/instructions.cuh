@@ -28,9 +28,17 @@ struct Mma {
     float *c;
     const uint32_t *a, *b;
 };
+struct Matrices {
+    uint32_t *r;
+    const void *row;
+};
 void shuffle_xor(void *const lanes[32]);
 void shuffle_up(void *const lanes[32]);
 void mma_bf16(void *const lanes[32]);
+void mma_f16(void *const lanes[32]);
+void load_matrices(void *const lanes[32]);
+void load_matrices_transposed(void *const lanes[32]);
+void check_row(const void *row, const char *name, const char *file, int line);
 uint32_t pack_bf16(float low, float high);
 
 } // namespace shim
@@ -73,4 +81,18 @@ static __forceinline__ uint32_t cu_pack_bf16(float low, float high) { return shi
 static __forceinline__ void cu_mma_bf16(float c[4], const uint32_t a[4], const uint32_t b[2], SHIM_WHERE) {
     shim::Mma mine = {c, a, b};
     shim::meet("cu_mma_bf16", file, line, &mine, shim::mma_bf16);
+}
+static __forceinline__ void cu_mma_f16(float c[4], const uint32_t a[4], const uint32_t b[2], SHIM_WHERE) {
+    shim::Mma mine = {c, a, b};
+    shim::meet("cu_mma_f16", file, line, &mine, shim::mma_f16);
+}
+static __forceinline__ void cu_load_matrices(uint32_t r[4], const void *row, SHIM_WHERE) {
+    shim::check_row(row, "cu_load_matrices", file, line);
+    shim::Matrices mine = {r, row};
+    shim::meet("cu_load_matrices", file, line, &mine, shim::load_matrices);
+}
+static __forceinline__ void cu_load_matrices_transposed(uint32_t r[4], const void *row, SHIM_WHERE) {
+    shim::check_row(row, "cu_load_matrices_transposed", file, line);
+    shim::Matrices mine = {r, row};
+    shim::meet("cu_load_matrices_transposed", file, line, &mine, shim::load_matrices_transposed);
 }

@@ -37,7 +37,7 @@ class Shim:
     def __init__(self, path: Path) -> None:
         self.library = ctypes.CDLL(str(path))
         self.library.shim_launch_through(None)  # the library may be that of another Shim
-        for name in ("shim_error", "cudaGetErrorName", "cudaGetErrorString"):
+        for name in ("shim_error", "shim_launched", "cudaGetErrorName", "cudaGetErrorString"):
             getattr(self.library, name).restype = ctypes.c_char_p
         self.library.shim_live.restype = ctypes.c_size_t
         self.library.shim_launches.restype = ctypes.c_uint64
@@ -57,6 +57,11 @@ class Shim:
         if code:
             name = self.library.cudaGetErrorName(code).decode()
             raise ShimError(code, f"{function}: {name}: {self.library.shim_error().decode()}")
+
+    def launched(self) -> list[str]:
+        """The kernels that were launched since the last call."""
+        names: list[str] = self.library.shim_launched().decode().split()
+        return names
 
     def interpret(self, modules: Sequence[ptx.Loaded]) -> None:
         """From here on kernels are not run by fibers: the interpreter runs their PTX, with the arguments that the host

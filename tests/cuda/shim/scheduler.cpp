@@ -16,6 +16,7 @@ static std::vector<std::unique_ptr<Thread>> pool; // their stacks are used again
 static Block slots[SLOTS];
 static unsigned placed; // the slot whose static memory is in place
 static shim_launcher launcher;
+static std::string launched; // names, each with a blank behind it
 static uint64_t random_state = 1, turns_left, turn_limit, launches;
 
 uint32_t random32() {
@@ -183,6 +184,7 @@ cudaError_t launch(const Launch &what, cudaStream_t stream) {
     }
     if (error != cudaSuccess) return set_last_error(error);
     launches++;
+    launched += run.kernel + ' ';
     if (launcher) {
         const unsigned grid[3] = {what.grid.x, what.grid.y, what.grid.z};
         int failed = launcher(run.kernel.c_str(), grid, what.block.x, what.shared_bytes, what.args, what.args_bytes);
@@ -204,5 +206,11 @@ cudaError_t launch(const Launch &what, cudaStream_t stream) {
 
 extern "C" void shim_seed(unsigned seed) { shim::random_state = seed * 0x9E3779B97F4A7C15u + 1; }
 extern "C" void shim_launch_through(shim_launcher instead) { shim::launcher = instead; }
+extern "C" const char *shim_launched(void) {
+    static std::string names; // until the next call
+    names.swap(shim::launched);
+    shim::launched.clear();
+    return names.c_str();
+}
 extern "C" void shim_limit(uint64_t turns) { shim::turn_limit = turns; }
 extern "C" uint64_t shim_launches(void) { return shim::launches; }

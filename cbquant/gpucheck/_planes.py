@@ -1,0 +1,59 @@
+"""Weights in planes, which become blocks that only the device knows: decoded and multiplied as those of formats are."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+import cbquant
+from cbquant import cuda
+from cbquant.gpucheck import _data
+from cbquant.gpucheck._correctness import (
+    HOLDS,
+    LIMITS,
+    POISON,
+    compare_bits,
+    judge,
+    make_x,
+    multiplied,
+    poisoned,
+    product,
+)
+from cbquant.gpucheck._items import Context
+
+#: One for each kind of blocks.
+FORMATS = ("fp8_e4m3", "fp8_e5m2", "mxint8")
+SHAPES = ((1, 70, 256), (9, 129, 1056), (65, 300, 512))
+
+
+def check(context: Context, fmt: str) -> dict[str, Any]:
+    """The CPU's bits for each dtype, and products at odd shapes."""
+    worst: dict[str, float] = {}
+    for m, n, k in SHAPES[:2] if context.small else SHAPES:
+        values = np.random.default_rng([m, n]).standard_normal((n, k)).astype(np.float32)
+        planes = cbquant.planes.quantize(values, fmt)
+        tensor = cbquant.QuantTensor.from_planes(fmt, planes.codes, planes.scales)
+        weight = cuda.load(tensor, context.device)
+        for dtype, holds in HOLDS.items():
+            out = poisoned(weight.shape, dtype, context.device, POISON["dequant"])
+            cuda.dequant(weight, dtype, out=out)
+            found, expected = np.empty(weight.shape, holds), np.empty(weight.shape, holds)
+            out.to_numpy(found)
+            tensor.dequant(dtype, out=expected)
+            compare_bits(found, expected, dtype, f"{n} x {k} as {dtype}")
+        w = _data.from_bf16(_data.to_bf16(tensor.dequant())).astype(np.float64)
+        for dtype in ("float32", "bfloat16"):
+            x, exact = make_x(m, k, dtype, n)
+            for precision in LIMITS:
+                y = multiplied(context, x, weight, precision, dtype, (m, n))
+                judge(
+                    y,
+                    product(exact, w, precision),
+                    dtype,
+                    precision,
+                    k,
+                    f"M={m} N={n} K={k} {dtype} {precision}",
+                    worst,
+                )
+    return {"kernel": cuda.last_kernel(), **worst}

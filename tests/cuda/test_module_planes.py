@@ -1,0 +1,124 @@
+"""Weights in planes on a GPU, on the shim: decoded to the CPU's bits, multiplied, brought back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import cbquant
+from cbquant import cuda
+from cbquant.planes._tensor import PlanesTensor
+from cbquant.testing import assert_bits_equal
+from tests.cuda.products import from_bf16, to_bf16
+from tests.paths import as_float
+
+SHAPE = (70, 256)
+FORMATS = ["mxfp4", "fp8_e4m3", "fp8_e5m2", "mxfp8_e4m3", "mxfp8_e5m2", "mxfp6_e3m2", "mxfp6_e2m3", "mxint8"]
+DTYPES = {"float32": np.float32, "float16": np.float16, "bfloat16": np.uint16}
+
+
+def quantized(fmt: str, shape: tuple[int, ...] = SHAPE) -> PlanesTensor:
+    x = np.random.default_rng(len(fmt)).standard_normal(shape).astype(np.float32)
+    p = cbquant.planes.quantize(x, fmt)
+    return cbquant.QuantTensor.from_planes(fmt, p.codes, p.scales, global_scale=p.global_scale)  # type: ignore[return-value]
+
+
+def any_codes(fmt: str, scales: Any, **options: Any) -> PlanesTensor:
+    """All codes, NaN among them."""
+    codes = np.resize(np.arange(256, dtype=np.uint8), SHAPE)
+    return cbquant.QuantTensor.from_planes(fmt, codes, scales, **options)  # type: ignore[return-value]
+
+
+def tiled() -> list[PlanesTensor]:
+    rng = np.random.default_rng(0)
+    rows, tiles = rng.random(SHAPE[0]).astype(np.float32), rng.random((1, 2)).astype(np.float32)
+    return [
+        any_codes("fp8_e4m3", tiles),
+        any_codes("fp8_e4m3", tiles.astype(np.float16)),
+        any_codes("fp8_e4m3", to_bf16(tiles)),
+        any_codes("fp8_e4m3", np.uint8([[120, 255]])),  # E8M0, a NaN
+        any_codes("fp8_e5m2", rows),
+        any_codes("fp8_e5m2", np.float32(3)),
+        any_codes("fp8_e4m3", rng.random((70, 8)).astype(np.float32), tile=(1, 32)),
+        any_codes("mxfp8_e4m3", rng.integers(0, 256, (70, 8), np.uint8)),
+        any_codes("mxint8", rng.integers(0, 256, (70, 8), np.uint8)),
+    ]
+
+
+def check(t: PlanesTensor) -> None:
+    w = cuda.load(t)
+    assert (w.format, w.shape) == (t.format, t.shape)
+    for dtype, kind in DTYPES.items():
+        out = np.empty(t.shape, kind)
+        w.dequant(dtype, out)
+        expected = np.empty(t.shape, kind)
+        t.dequant(dtype, out=expected)
+        assert_bits_equal(as_float(out), as_float(expected))
+    back = w.to_host()
+    assert isinstance(back, PlanesTensor)
+    assert (back.codes.tobytes(), back.scales.tobytes()) == (t.codes.tobytes(), t.scales.tobytes())
+    assert (back.tile, back.shape, back.format) == (t.tile, t.shape, t.format)
+
+
+@pytest.mark.parametrize("fmt", FORMATS)
+def test_formats(native: Any, fmt: str) -> None:
+    check(quantized(fmt))
+    check(quantized(fmt, (2, 3, 64)))
+
+
+@pytest.mark.parametrize("number", range(len(tiled())))
+def test_scales_of_every_kind_and_all_codes(native: Any, number: int) -> None:
+    check(tiled()[number])
+
+
+def test_six_bits_that_share_bytes(native: Any) -> None:
+    for fmt, codec in (("mxfp6_e3m2", cbquant.e3m2), ("mxfp6_e2m3", cbquant.e2m3)):
+        t = quantized(fmt)
+        packed = codec.pack(codec.decode(t.codes))
+        check(cbquant.QuantTensor.from_planes(fmt, packed, t.scales, packed=True))  # type: ignore[arg-type]
+
+
+def test_nvfp4_without_a_global_scale(native: Any) -> None:
+    codes = np.resize(np.arange(256, dtype=np.uint8), (5, 64))
+    check(cbquant.QuantTensor.from_planes("nvfp4", codes, np.full((5, 8), 0x30, np.uint8)))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("precision", ["bf16", "f32"])
+@pytest.mark.parametrize("fmt", FORMATS)
+@pytest.mark.parametrize("m", [3, 20])
+def test_products(native: Any, fmt: str, m: int, precision: str) -> None:
+    t = quantized(fmt)
+    x = np.random.default_rng(m).standard_normal((m, SHAPE[1])).astype(np.float32)
+    y = cuda.matmul(x, cuda.load(t), precision=precision)
+    expected = x.astype(np.float64) @ from_bf16(to_bf16(t.dequant())).T
+    limit = {"bf16": 1e-2, "f32": 1e-5}[precision]
+    assert np.linalg.norm(y - expected) < limit * np.linalg.norm(expected)
+
+
+def test_experts(native: Any) -> None:
+    t = quantized("fp8_e4m3", (3, 40, 64))
+    x, ids = np.ones((2, 64), np.float32), [[2, 0], [-1, 1]]
+    y = cuda.moe_matmul(x, cuda.load(t), ids, precision="f32")
+    values = from_bf16(to_bf16(t.dequant())).sum(-1)
+    assert np.allclose(y[0], values[[2, 0]], rtol=1e-4, atol=1e-4)
+    assert np.allclose(y[1, 1], values[1], rtol=1e-4, atol=1e-4)
+    assert not y[1, 0].any()
+
+
+@pytest.mark.parametrize(
+    ("message", "make"),
+    [
+        ("planes of nf4 have no kernels on GPUs", lambda: quantized("nf4")),
+        ("k=48 is not a multiple of 32", lambda: quantized("fp8_e4m3", (4, 48))),
+        ("global_scale: blocks of nvfp4 have none, expected 1, got", lambda: quantized("nvfp4", (4, 64))),
+        (
+            "tiles of 24 columns are no multiple of 32",
+            lambda: any_codes("fp8_e4m3", np.ones((70, 11), np.float32), tile=(1, 24)),
+        ),
+    ],
+)
+def test_what_cannot_be_loaded_is_said(native: Any, message: str, make: Any) -> None:
+    with pytest.raises(ValueError, match=message):
+        cuda.load(make())
