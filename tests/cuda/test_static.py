@@ -33,7 +33,9 @@ def test_kernels_stay_below_their_ceilings() -> None:
 def test_operators_keep_to_the_hard_limits() -> None:
     kernels = ceilings.measure("operators")
     assert all(len(of_arch) > 20 for of_arch in kernels.values())
-    assert [line for of_arch in kernels.values() for name, u in of_arch.items() for line in beyond_limits(name, u)] == []
+    assert [
+        line for of_arch in kernels.values() for name, u in of_arch.items() for line in beyond_limits(name, u)
+    ] == []
 
 
 def test_table_is_within_the_hard_limits() -> None:
