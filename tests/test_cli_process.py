@@ -66,7 +66,9 @@ def test_process_is_quiet_when_its_reader_goes_away():
 
 
 def test_process_is_quiet_when_interrupted():
-    code = "import sys; from cbquant.cli import main; print('ready', flush=True); sys.exit(main(sys.argv[1:]))"
+    # A shell that puts the tests into the background has them ignore the signal, and so would what they start.
+    code = "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler); "
+    code += "from cbquant.cli import main; print('ready', flush=True); sys.exit(main(sys.argv[1:]))"
     argv = ["bench", "--formats", *["q4_0"] * 100_000, "--mib", "1"]
     with subprocess.Popen(
         [sys.executable, "-X", "dev", "-W", "error", "-c", code, *argv],
