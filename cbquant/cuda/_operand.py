@@ -105,7 +105,10 @@ def _from_dlpack(native: Native, array: Any, name: str, stream: int, writable: b
         capsule = array.__dlpack__(stream=theirs, max_version=(1, 0))
     except TypeError:  # from before DLPack had versions
         capsule = array.__dlpack__(stream=theirs)
-    memory, code, bits, shape, strides, read_only = native.from_dlpack(capsule)
+    try:
+        memory, code, bits, shape, strides, read_only = native.from_dlpack(capsule)
+    except (BufferError, ValueError) as error:
+        raise ValueError(f"{name}: {error}") from None
     if writable and read_only:
         raise ValueError(f"{name}: expected a writable array, got a read-only one")
     dtype = _BY_CODE.get((code, bits))

@@ -13,19 +13,24 @@ def handle(stream: Any) -> int:
     """The handle of a stream; 0 for the default stream. None is for `choose`."""
     if isinstance(stream, int) and not isinstance(stream, bool):
         number = stream
-    elif hasattr(stream, "__cuda_stream__"):  # cuda.core's protocol: (version, handle)
-        protocol = stream.__cuda_stream__
-        number = int((protocol() if callable(protocol) else protocol)[1])
-    elif hasattr(stream, "cuda_stream"):  # torch
-        number = int(stream.cuda_stream)
-    elif hasattr(stream, "ptr"):  # CuPy
-        number = int(stream.ptr)
     else:
-        kind = type(stream).__name__
-        raise TypeError(f"stream: expected None, a handle or a stream of torch, CuPy or cuda.core, got {kind}")
+        try:
+            number = int(_handle_of(stream))
+        except (TypeError, ValueError, LookupError):
+            kind = type(stream).__name__
+            hint = "expected None, a handle or a stream of torch, CuPy or cuda.core"
+            raise TypeError(f"stream: {hint}, got {kind}") from None
     if not 0 <= number < 2**64:
         raise ValueError(f"stream: expected a handle from 0, got {number}")
     return 0 if number == LEGACY else number
+
+
+def _handle_of(stream: Any) -> Any:
+    """What a stream of a library says is its handle; None of anything else."""
+    protocol = getattr(stream, "__cuda_stream__", None)  # cuda.core's: (version, handle)
+    if protocol is not None:
+        return (protocol() if callable(protocol) else protocol)[1]
+    return getattr(stream, "cuda_stream", getattr(stream, "ptr", None))  # torch; CuPy
 
 
 def choose(stream: Any, device: int, *arrays: Any) -> int:

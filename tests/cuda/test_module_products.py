@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from types import SimpleNamespace
 from typing import Any
 
 import ml_dtypes
@@ -130,6 +131,7 @@ def test_what_x_must_be(shim: Shim, w: cuda.Weight) -> None:
         (WithDLPack(device[:, :K].reshape(2, 3, K)[:, :2]), ValueError, "x: expected rows at one distance"),
         (WithInterface(device[:, :K], strides=(0, 4)), ValueError, "x: expected rows that do not overlap"),
         (WithInterface(device[:, :K], strides=(-8 * K, 4)), ValueError, "x: expected strides of whole elements from 0"),
+        (WithDLPack(device[::-1, :K]), ValueError, "x: DLPack: expected strides from 0, got "),
         (
             WithDLPack(device[:, :K], device=3),
             ValueError,
@@ -159,6 +161,8 @@ def test_what_w_precision_and_out_must_be(shim: Shim, w: cuda.Weight, experts: c
         (lambda: cuda.matmul(x, w, stream="s"), TypeError, "stream: expected None, a handle or a stream of torch"),
         (lambda: cuda.matmul(x, w, stream=-1), ValueError, "stream: expected a handle from 0, got -1"),
         (lambda: cuda.matmul(x, w, stream=True), TypeError, "stream: expected None, a handle"),
+        (lambda: cuda.matmul(x, w, stream=SimpleNamespace(ptr=None)), TypeError, "stream: expected None, a handle"),
+        (lambda: cuda.matmul(x, w, stream=SimpleNamespace(__cuda_stream__=(0,))), TypeError, "stream: expected None"),
         (lambda: cuda.matmul(x, w, stream=12345), cuda.CudaError, "invalid resource handle"),
     ]:
         with pytest.raises(kind) as caught:
