@@ -55,7 +55,7 @@ class Input:
 
     def __init__(self, call: Call, array: Any, name: str, dtype: str = "") -> None:
         """`array` is on the device, or a contiguous ndarray that C knows as `dtype`."""
-        self._call, self._name = call, name
+        self._call, self.name = call, name
         self._host: NDArray[Any] | None = None
         self.operand: Operand | None = None
         if isinstance(array, np.ndarray):
@@ -77,7 +77,7 @@ class Input:
 
     def rows(self, places: Sequence[Place]) -> Rows:
         if self.operand is not None:
-            return self.operand.rows(self._name)
+            return self.operand.rows(self.name)
         return (*self.place(places), self.dtype, self.shape[-1])
 
 
@@ -136,12 +136,13 @@ class Output:
         memory, offset, _, stride = self.operand.rows("out")
         return memory, offset, self.dtype, stride
 
-    def check_apart_from(self, x: Input) -> None:
-        if self.operand is None or x.operand is None or 0 in x.shape or 0 in self.shape:
-            return
-        (begin, end), (x_begin, x_end) = self.operand.range, x.operand.range
-        if begin < x_end and x_begin < end:
-            raise ValueError("out: expected memory of its own, it overlaps x")
+    def check_apart_from(self, *inputs: Input) -> None:
+        for x in inputs:
+            if self.operand is None or x.operand is None or 0 in x.shape or 0 in self.shape:
+                continue
+            (begin, end), (x_begin, x_end) = self.operand.range, x.operand.range
+            if begin < x_end and x_begin < end:
+                raise ValueError(f"out: expected memory of its own, it overlaps {x.name}")
 
     def clear(self, places: Sequence[Place]) -> None:
         """Zeros everywhere: products over nothing."""

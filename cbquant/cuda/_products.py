@@ -49,7 +49,7 @@ def matmul(x: Any, w: Weight, out: Any = None, stream: Any = None, precision: st
     CudaError
         What CUDA refuses; while a graph is captured, an allocation, a copy to or from an ndarray, too little workspace.
     ValueError
-        Shapes that do not fit, a weight without products, arrays on other devices, an `out` that overlaps x.
+        Shapes that do not fit, a weight without products, arrays on other devices, an `out` that overlaps an input.
     TypeError
         A wrong type of array, weight, dtype, precision or stream.
 
@@ -145,7 +145,7 @@ def moe_matmul(
     tokens, picks = chosen.shape
     factors = None if weights is None else _factors(call, weights, chosen.shape)
     y = Output(call, out, x, rows.dtype, (tokens, picks, n) if factors is None else (tokens, n))
-    y.check_apart_from(rows)
+    y.check_apart_from(rows, chosen, *(() if factors is None else (factors,)))
     if 0 in y.shape:
         return y.finish([])
     if k == 0 or n_experts == 0 or picks == 0:

@@ -214,6 +214,17 @@ def test_experts_of_nothing(experts: cuda.Weight) -> None:
     assert not cuda.moe_matmul(X, nobody, np.full((T, 2), -1)).any()
 
 
+def test_out_is_apart_from_ids_and_weights(shim: Shim, experts: cuda.Weight) -> None:
+    place = upload(shim, np.zeros(T * 2 * N, np.int32))
+    mine, floats = place[: T * 2].reshape(T, 2), place.view(np.float32)
+    for ids, factors, out, name in [
+        (WithDLPack(mine), None, floats.reshape(T, 2, N), "ids"),
+        (np.zeros((T, 2), int), WithDLPack(mine.view(np.float32)), floats[: T * N].reshape(T, N), "weights"),
+    ]:
+        with pytest.raises(ValueError, match=f"out: expected memory of its own, it overlaps {name}"):
+            cuda.moe_matmul(X, experts, ids, factors, out=WithDLPack(out))
+
+
 def test_what_ids_and_weights_must_be(shim: Shim, experts: cuda.Weight) -> None:
     wide = WithDLPack(upload(shim, np.zeros((T, 2), np.int64)))
     for ids, factors, kind, text in [
