@@ -261,7 +261,7 @@ def test_moe_ffn(shim: Shim, native: Any, where: str, precision: str, clip: Any)
         ("frequencies: expected finite numbers up to 2^53, got inf", lambda: rope([1, np.inf])),
         ("frequencies: expected integers or real numbers, got complex128", lambda: rope([1, 1j])),
         ("theta: expected its default where frequencies are given, got 160000", lambda: rope([1, 2], theta=16e4)),
-        ("k: expected 0 to 3, got 5", lambda: deepseek.route(np.ones((1, 3), "f"), np.ones(3, "f"), 5)),
+        ("k: expected 1 to 3, got 5", lambda: deepseek.route(np.ones((1, 3), "f"), np.ones(3, "f"), 5)),
     ],
 )
 def test_what_is_wrong_is_said(native: Any, message: str, call: Callable[[], Any]) -> None:
@@ -287,6 +287,18 @@ def test_memory_that_overlaps_is_refused(shim: Shim, native: Any) -> None:
         deepseek.mhc_collapse(
             np.ones((2, 4), np.float32), WithDLPack(place.reshape(2, 4, 4)), out=WithDLPack(place[:2, :4])
         )
+    ones = np.ones((4, 8), np.float32)
+    narrow = place.view(np.float16).reshape(8, 8)[:4]  # whose elements are not where those of `out` are
+    with pytest.raises(ValueError, match="out: expected memory of its own, it overlaps a"):
+        deepseek.vector_add(WithDLPack(narrow), ones, out=WithDLPack(place))
+    with pytest.raises(ValueError, match=r"out: expected elements that do not overlap, got strides \(0, 1\)"):
+        deepseek.vector_add(ones, ones, out=WithInterface(place, strides=(0, 4)))
+    assert not place.any()
+
+
+def test_scalars_stay_scalars(native: Any) -> None:
+    result = deepseek.vector_add(np.array(1, np.float32), np.array(2, np.float32))
+    assert (result.shape, result) == ((), 3)
 
 
 @pytest.mark.parametrize("limit", [0, -1.0, np.nan, np.inf, "10", True])

@@ -74,7 +74,7 @@ def route(
     places = outputs(out, 2)
     op = Operation.of("route", stream, logits, bias, *places)
     x, offsets = op.floats(logits, "logits", "T E"), op.floats(bias, "bias", "E")
-    count = whole(k, "k", 0, op.sizes["E"])
+    count = whole(k, "k", 1, op.sizes["E"])
     sigmoid = check_word("scoring", scoring, ("sqrtsoftplus", "sigmoid")) == "sigmoid"
     numbers = number(scale, "scale"), flag(normalize, "normalize"), sigmoid
     shape = (op.sizes["T"], count)

@@ -137,7 +137,8 @@ class Operation:
                 raise TypeError(f"{name}: expected {', '.join(FLOATS)}, got {view.dtype}")
         else:
             values = _inputs.floats(x, name)
-            view = self._uploaded(_inputs.bits(np.ascontiguousarray(values)), name, _inputs.dtype_of(values))
+            copy = np.asarray(_inputs.bits(values), order="C")  # ascontiguousarray would give a scalar an axis
+            view = self._uploaded(copy, name, _inputs.dtype_of(values))
         if dims is not None:
             self.sizes.check(name, dims, view.shape)
         return self._input(name, _with_mergeable_axes(view, name, axes))
@@ -154,7 +155,7 @@ class Operation:
             if values.dtype.kind not in kinds and values.size:
                 raise TypeError(f"{name}: expected integers{' or real numbers' if more else ''}, got {values.dtype}")
             dtype = "float64" if more else "int64"
-            view = self._uploaded(np.ascontiguousarray(values, dtype), name, dtype)
+            view = self._uploaded(np.asarray(values, dtype, order="C"), name, dtype)
         if dims is not None:
             self.sizes.check(name, dims, view.shape)
         return self._input(name, view)
@@ -230,6 +231,7 @@ class Operation:
                 raise TypeError(f"{name}: expected {', '.join(wanted)}, got {view.dtype}")
             if view.shape != shape:
                 raise ValueError(f"{name}: expected shape {shape}, got {view.shape}")
+            _check_places(view, name)
             return Result(view, out)
         self._refuse_host(name)
         if dtype in FLOATS:
@@ -256,7 +258,7 @@ class Operation:
             other_begin, other_end = _range(view)
             if not (begin < other_end and other_begin < end):
                 continue
-            if other == may_be and view.strides == result.view.strides and begin == other_begin:
+            if other == may_be and _is_same_place(view, result.view):
                 continue
             raise ValueError(f"{name}: expected memory of its own, it overlaps {other}")
 
@@ -281,6 +283,22 @@ def _range(view: View) -> tuple[int, int]:
     return begin, begin + (last + 1) * _SIZES[view.dtype]
 
 
+def _is_same_place(a: View, b: View) -> bool:
+    """Whether elements of the same index are the same bytes: what is written over has been read."""
+    same_size = _SIZES[a.dtype] == _SIZES[b.dtype]
+    return same_size and a.strides == b.strides and _range(a) == _range(b)
+
+
+def _check_places(view: View, name: str) -> None:
+    """A ValueError where elements share memory, as those of a broadcast array do: each step must be at least what the
+    axes of smaller steps cover."""
+    covered = 1
+    for step, size in sorted((s, n) for n, s in zip(view.shape, view.strides, strict=True) if n > 1):
+        if step < covered and 0 not in view.shape:
+            raise ValueError(f"{name}: expected elements that do not overlap, got strides {view.strides}")
+        covered += (size - 1) * step
+
+
 def _with_mergeable_axes(view: View, name: str, axes: int) -> View:
     """A ValueError where the first axes, all but axes - 1, cannot become one without a copy."""
     outer = [(n, s) for n, s in zip(view.shape, view.strides, strict=True)][: max(len(view.shape) - axes + 1, 0)]
@@ -299,5 +317,6 @@ def _device_of(operation: str, array: Any) -> int:
         return array.device
     if hasattr(array, "__dlpack_device__"):
         return int(array.__dlpack_device__()[1])
-    address = array.__cuda_array_interface__["data"][0]
+    interface = array.__cuda_array_interface__
+    address = 0 if 0 in interface["shape"] else interface["data"][0]  # that of an empty array means nothing
     return _driver.ready(operation).pointer_device(address) if address else 0
