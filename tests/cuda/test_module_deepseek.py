@@ -293,12 +293,34 @@ def test_memory_that_overlaps_is_refused(shim: Shim, native: Any) -> None:
         deepseek.vector_add(WithDLPack(narrow), ones, out=WithDLPack(place))
     with pytest.raises(ValueError, match=r"out: expected elements that do not overlap, got strides \(0, 1\)"):
         deepseek.vector_add(ones, ones, out=WithInterface(place, strides=(0, 4)))
+    w, rows = cuda.load(tensor("q8_0", 1, 32, 32)), place[:1]
+    x, factors = np.ones((1, 32), np.float32), WithDLPack(rows[:, :1])
+    with pytest.raises(ValueError, match="out: expected memory of its own, it overlaps weights"):
+        deepseek.moe_ffn(x, w, w, w, [[0]], factors, out=WithDLPack(place.reshape(1, 32)))
     assert not place.any()
 
 
 def test_scalars_stay_scalars(native: Any) -> None:
     result = deepseek.vector_add(np.array(1, np.float32), np.array(2, np.float32))
     assert (result.shape, result) == ((), 3)
+
+
+def test_moe_ffn_of_nothing(native: Any, stream: int) -> None:
+    w = cuda.load(tensor("q8_0", 2, 32, 32))
+    for t, k in ((0, 2), (3, 0), (0, 0)):  # a stream without a workspace, and one with
+        for on in (stream, 0):
+            x, ids = np.ones((t, 32), np.float32), np.zeros((t, k), int)
+            result = deepseek.moe_ffn(x, w, w, w, ids, np.ones((t, k)), out=np.ones((t, 32), np.float32), stream=on)
+            assert result.shape == (t, 32)
+            assert not result.any()
+
+
+def test_moe_ffn_looks_at_out_first(shim: Shim, native: Any) -> None:
+    w = cuda.load(tensor("q8_0", 1, 32, 32))
+    before = shim.library.shim_launches()
+    with pytest.raises(ValueError, match="out: expected shape"):
+        deepseek.moe_ffn(np.ones((1, 32), np.float32), w, w, w, [[0]], [[1.0]], out=np.ones((1, 9), np.float32))
+    assert shim.library.shim_launches() == before
 
 
 @pytest.mark.parametrize("limit", [0, -1.0, np.nan, np.inf, "10", True])

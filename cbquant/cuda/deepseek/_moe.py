@@ -11,7 +11,7 @@ from cbquant import _products
 from cbquant._arguments import check_word
 from cbquant.cuda import _driver, _stream
 from cbquant.cuda._array import DeviceArray
-from cbquant.cuda._call import Call, Output, workspace
+from cbquant.cuda._call import Call, Input, Output, workspace
 from cbquant.cuda._native import Native
 from cbquant.cuda._operand import is_on_device
 from cbquant.cuda._products import moe_matmul
@@ -76,6 +76,15 @@ def moe_ffn(
     k = op.sizes["k"]
     factors = _on_device(op, native, weights, lambda: _products._factors(weights, (t, k)), "weights", "float32")
     op.sizes.check("weights", "T k", factors.shape)
+    call = Call(native, "moe_ffn", down, op.stream)
+    y = Output(call, out, x, tokens.dtype, (t, n))
+    y.check_apart_from(Input(call, chosen, "ids"), Input(call, factors, "weights"))
+    if 0 in y.shape:
+        return y.finish([])
+    if k == 0:
+        with workspace(call) as places:
+            y.clear(places)
+            return y.finish(places)
     rows = x if is_on_device(x) else _uploaded(native, op, np.asarray(x))
     options: dict[str, Any] = {"stream": op.stream, "precision": precision}
 
@@ -93,8 +102,6 @@ def moe_ffn(
     flat = DeviceArray(inner._memory, 0, (t * k, f), "float32", op.stream)
     each = DeviceArray(chosen._memory, chosen._offset, (t * k, 1), "int32", op.stream)
     moe_matmul(flat, down, each, out=parts, **options)
-    call = Call(native, "moe_ffn", down, op.stream)
-    y = Output(call, out, x, tokens.dtype, (t, n))
     with workspace(call) as places:
         z, by, of = ((a._memory, a._offset) for a in (parts, factors, chosen))
         native.moe_sum(t, k, n, z, by, of, y.rows(places), op.stream)
