@@ -24,7 +24,7 @@ extern "C" __global__ void __launch_bounds__(OPERATOR_THREADS) cbq_attention_mer
     const float *parts = s.parts + (int64_t)blockIdx.x * s.pieces * part_size;
     float sink = s.sink.data ? get(s.sink, place(s.sink, h)) : -INFINITY, largest = sink;
     for (int i = 0; i < s.pieces; i++) largest = f_max(parts[i * part_size], largest);
-    float total = sink == -INFINITY ? 0 : f_exp(sink - largest);
+    float total = sink == -INFINITY ? 0 : sink == largest ? 1 : f_exp(sink - largest); // 1: infinity - infinity is none
     for (int i = 0; i < s.pieces; i++)
         if (parts[i * part_size + 1] != 0) total = fmaf(parts[i * part_size + 1], f_exp(parts[i * part_size] - largest), total);
     for (int64_t d = threadIdx.x; d < s.v.shape[3]; d += OPERATOR_THREADS) {

@@ -305,6 +305,15 @@ def test_scalars_stay_scalars(native: Any) -> None:
     assert (result.shape, result) == ((), 3)
 
 
+def test_a_sink_that_takes_all(native: Any) -> None:
+    q, k, v = heads()
+    sink = np.array([np.inf, 0], np.float32)
+    expected = cbquant.deepseek.sdpa_decode_sink(q, k, v, sink)
+    result = deepseek.sdpa_decode_sink(q, k, v, sink)
+    assert not result[0].any()
+    assert_close(result, expected, ATTENTION["float32"])
+
+
 def test_moe_ffn_of_nothing(native: Any, stream: int) -> None:
     w = cuda.load(tensor("q8_0", 2, 32, 32))
     for t, k in ((0, 2), (3, 0), (0, 0)):  # a stream without a workspace, and one with
