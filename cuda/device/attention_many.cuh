@@ -184,7 +184,10 @@ static bool has_rows_of_16_bytes(const cbq_cuda_array &a) {
 // Whether tensor cores do it, and with how many tiles in shared memory.
 static bool plan_many(attention_args &s, int64_t shared_memory) {
     int64_t width = many_pitch(s) - 8, columns = s.v.shape[3];
-    bool is_half = (s.k.type == CBQ_F16 || s.k.type == CBQ_BF16) && s.v.type == s.k.type && (!s.k2.data || s.k2.type == s.k.type);
+    // Queries of float32 would lose digits; the absorbed ones of latent attention (those with a second part) were halves before.
+    const cbq_cuda_array &q = s.q2.data ? s.q2 : s.q;
+    bool is_half = (s.k.type == CBQ_F16 || s.k.type == CBQ_BF16) && s.v.type == s.k.type && q.type == s.k.type;
+    if (s.k2.data && s.k2.type != s.k.type) return false;
     if (!is_half || s.q.shape[1] / s.k.shape[1] < 16 || width % 32 || columns % 32 || columns > 512 || s.k.shape[3] != s.q.shape[2]) return false;
     if (!has_rows_of_16_bytes(s.k) || !has_rows_of_16_bytes(s.v) || (s.k2.data && !has_rows_of_16_bytes(s.k2))) return false;
     bool same = s.v.data == s.k.data && s.v.shape[3] <= s.k.shape[3];

@@ -294,6 +294,20 @@ def test_many_heads_of_one_cache(
     assert ("many" in ops.shim.launched()[0]) == (dtype != "float32" and has_room)
 
 
+def test_float32_queries_keep_their_digits(ops: Operators) -> None:
+    q, k = draw(0, (1, 16, 64), scale=3), draw(1, (1, 1, 50, 64), "float16", 3)
+    y = ops.empty((1, 16, 64))
+    ops.run("attention", [q, k, k, None, None, None, None, None], [y], [0.3])
+    assert_close(y, reference.sdpa_decode_sink(q, k, k, None, 0.3), 1e-4)
+
+
+def test_lengths_that_are_none_of_the_cache(ops: Operators) -> None:
+    q, k = draw(0, (3, 2, 64)), draw(1, (3, 1, 40, 64))
+    y = ops.empty((3, 2, 64))
+    ops.run("attention", [q, k, k, None, None, None, np.array([41, 2**40, -1]), None], [y], [0.1])
+    assert_close(y, reference.sdpa_decode_sink(q, k, k, None, 0.1, [40, 40, 0]), 1e-4)
+
+
 def test_attention_over_a_list(ops: Operators) -> None:
     q, k = draw(0, (2, 5, 64)), draw(1, (2, 1, 90, 64))
     rows = np.array([[3, 89, -1, 0, 40, 41, -1], [-1, -1, -1, -1, -1, -1, -1]], np.int32)
