@@ -163,4 +163,4 @@ class DeviceArray:
 
 
 def itemsize(dtype: str) -> int:
-    return TYPES[dtype][1] // 8
+    return 2 if dtype == "bfloat16" else np.dtype(dtype).itemsize

@@ -14,7 +14,7 @@ from cbquant import _arguments, _products
 from cbquant.cuda import _operand, _workspace
 from cbquant.cuda._array import DeviceArray, itemsize
 from cbquant.cuda._dequant import check_apart, check_device_out, device_array, float_type
-from cbquant.cuda._error import not_while_capturing
+from cbquant.cuda._error import copy_while_capturing, new_while_capturing
 from cbquant.cuda._native import Native, Place, Rows
 from cbquant.cuda._operand import Operand
 from cbquant.cuda._weight import Weight
@@ -44,7 +44,7 @@ class Call:
     def from_host(self, name: str) -> None:
         """An operand is on the host: it is copied, which a graph cannot do."""
         if self.is_capturing:
-            raise not_while_capturing(self.operation, f"{name} is an ndarray, whose copy cannot be captured")
+            raise copy_while_capturing(self.operation, name)
 
     def take(self, array: Any, name: str, writable: bool = False) -> Operand:
         return _operand.take(self.native, array, name, self.weight.device, self.stream, writable)
@@ -112,7 +112,7 @@ class Output:
             self.operand = call.take(device_array(out, "out"), "out", writable=True)
             check_device_out(self.operand, shape, None)
             check_apart(self.operand, call.weight, "w")
-            self.dtype = float_type(self.operand)
+            self.dtype = float_type(self.operand.dtype)
 
     def _new(self, x: Any) -> Any:
         """On the host where x is, else of x's library if that can allocate it."""
@@ -122,8 +122,7 @@ class Output:
         if made is not None:
             return made
         if self._call.is_capturing:
-            hint = "an array is allocated, which cannot be captured: pass out= an array on the device"
-            raise not_while_capturing(self._call.operation, hint)
+            raise new_while_capturing(self._call.operation)
         self._goes_to = x
         return DeviceArray.empty(self.shape, self.dtype, self._call.weight.device, self._call.stream)
 

@@ -10,7 +10,7 @@ from cbquant import _arguments
 from cbquant.cuda import _driver, _operand, _stream
 from cbquant.cuda._array import DeviceArray
 from cbquant.cuda._device import set_last_kernel
-from cbquant.cuda._error import not_while_capturing
+from cbquant.cuda._error import new_while_capturing
 from cbquant.cuda._native import Memory, Native
 from cbquant.cuda._weight import Weight, blocks_of, check_weight
 
@@ -66,10 +66,9 @@ def dequant(w: Weight, dtype: Any = DEFAULT, out: Any = None, stream: Any = None
         return _through_new_memory(native, w, name, wanted, out, target)
     place = _operand.take(native, device_array(out, "out"), "out", w.device, target, writable=True)
     check_device_out(place, w.shape, wanted)
-    if not place.is_contiguous():
-        raise ValueError(f"out: expected a C-contiguous array, got strides {place.strides} of shape {place.shape}")
+    place.check_contiguous("out")
     check_apart(place, w, "w")
-    _decode(native, w, float_type(place), place.memory, place.offset, target)
+    _decode(native, w, float_type(place.dtype), place.memory, place.offset, target)
     return out
 
 
@@ -82,7 +81,7 @@ def _through_new_memory(
         dtype = _arguments.float_dtype_name(out) or dtype
     if native.is_capturing(w.device, stream):
         what = "an array is allocated" if out is None else "an ndarray is copied"
-        raise not_while_capturing("dequant", f"{what}, which cannot be captured: pass out= an array on the device")
+        raise new_while_capturing("dequant", what)
     result = DeviceArray.empty(w.shape, dtype, w.device, stream)
     _decode(native, w, dtype, result._memory, 0, stream)
     return result if out is None else result.to_numpy(out)
@@ -101,14 +100,14 @@ def device_array(array: Any, name: str) -> Any:
     return array
 
 
-def float_type(place: _operand.Operand) -> str:
-    """The type of an output, where uint16 stands for bfloat16."""
-    return "bfloat16" if place.dtype == "uint16" else place.dtype
+def float_type(dtype: str) -> str:
+    """The type of an array's elements, where uint16 stands for bfloat16."""
+    return "bfloat16" if dtype == "uint16" else dtype
 
 
 def check_device_out(place: _operand.Operand, shape: tuple[int, ...], dtype: str | None) -> None:
     """`place` can take a result of that shape, of that dtype or any of the three."""
-    kind = float_type(place)
+    kind = float_type(place.dtype)
     if kind not in _arguments.DTYPES or kind != (dtype or kind):
         raise TypeError(f"out: expected dtype {dtype or ', '.join(_arguments.DTYPES)}, got {place.dtype}")
     if place.shape != shape:

@@ -33,3 +33,13 @@ class CudaError(RuntimeError):
 def not_while_capturing(operation: str, text: str) -> CudaError:
     """What CUDA would say of something that cannot be part of a graph, with what to do instead."""
     return CudaError(operation, "cudaErrorStreamCaptureUnsupported", 900, text)
+
+
+def copy_while_capturing(operation: str, name: str) -> CudaError:
+    """The argument `name` is on the host."""
+    return not_while_capturing(operation, f"{name} is an ndarray, whose copy cannot be captured")
+
+
+def new_while_capturing(operation: str, what: str = "an array is allocated") -> CudaError:
+    """There is no `out` on the device."""
+    return not_while_capturing(operation, f"{what}, which cannot be captured: pass out= an array on the device")

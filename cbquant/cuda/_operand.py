@@ -63,6 +63,11 @@ class Operand:
             expected *= size
         return True
 
+    def check_contiguous(self, name: str) -> None:
+        """A ValueError where elements do not lie one after the other."""
+        if not self.is_contiguous():
+            raise ValueError(f"{name}: expected a C-contiguous array, got strides {self.strides} of shape {self.shape}")
+
 
 def is_on_device(array: Any) -> bool:
     """Whether `array` is one that `take` takes."""

@@ -189,6 +189,6 @@ def _factors(call: Call, weights: Any, shape: tuple[int, ...]) -> Input:
 
 
 def _contiguous(taken: Input, name: str) -> Input:
-    if taken.operand is not None and not taken.operand.is_contiguous():
-        raise ValueError(f"{name}: expected a C-contiguous array, got strides {taken.operand.strides}")
+    if taken.operand is not None:
+        taken.operand.check_contiguous(name)
     return taken

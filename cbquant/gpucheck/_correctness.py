@@ -67,14 +67,19 @@ def check_dequant(context: Context, fmt: Format) -> dict[str, Any]:
         blocks = _data.random_blocks(fmt, n, n).reshape(-1)
         tensor = cbquant.QuantTensor(blocks, fmt.name, (n * fmt.elements,))
         weight = cuda.load(tensor, context.device)
-        for dtype, holds in HOLDS.items():
-            out = poisoned(weight.shape, dtype, context.device, POISON["dequant"])
-            cuda.dequant(weight, dtype, out=out)
-            found, expected = np.empty(weight.shape, holds), np.empty(weight.shape, holds)
-            out.to_numpy(found)
-            cbquant.dequant(blocks, fmt.name, dtype=dtype, out=expected)
-            compare_bits(found, expected, dtype, f"{n} blocks as {dtype}")
+        compare_decoded(context, weight, tensor, f"{n} blocks")
     return {"kernel": cuda.last_kernel(), "blocks": list(counts)}
+
+
+def compare_decoded(context: Context, weight: cuda.Weight, tensor: cbquant.QuantTensor, what: str) -> None:
+    """The GPU's values in each dtype have the CPU's bits."""
+    for dtype, holds in HOLDS.items():
+        out = poisoned(weight.shape, dtype, context.device, POISON["dequant"])
+        cuda.dequant(weight, dtype, out=out)
+        found, expected = np.empty(weight.shape, holds), np.empty(weight.shape, holds)
+        out.to_numpy(found)
+        tensor.dequant(dtype, out=expected)
+        compare_bits(found, expected, dtype, f"{what} as {dtype}")
 
 
 def compare_bits(found: NDArray[Any], expected: NDArray[Any], dtype: str, what: str) -> None:

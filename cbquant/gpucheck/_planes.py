@@ -10,14 +10,11 @@ import cbquant
 from cbquant import cuda
 from cbquant.gpucheck import _data
 from cbquant.gpucheck._correctness import (
-    HOLDS,
     LIMITS,
-    POISON,
-    compare_bits,
+    compare_decoded,
     judge,
     make_x,
     multiplied,
-    poisoned,
     product,
 )
 from cbquant.gpucheck._items import Context
@@ -35,13 +32,7 @@ def check(context: Context, fmt: str) -> dict[str, Any]:
         planes = cbquant.planes.quantize(values, fmt)
         tensor = cbquant.QuantTensor.from_planes(fmt, planes.codes, planes.scales)
         weight = cuda.load(tensor, context.device)
-        for dtype, holds in HOLDS.items():
-            out = poisoned(weight.shape, dtype, context.device, POISON["dequant"])
-            cuda.dequant(weight, dtype, out=out)
-            found, expected = np.empty(weight.shape, holds), np.empty(weight.shape, holds)
-            out.to_numpy(found)
-            tensor.dequant(dtype, out=expected)
-            compare_bits(found, expected, dtype, f"{n} x {k} as {dtype}")
+        compare_decoded(context, weight, tensor, f"{n} x {k}")
         w = _data.from_bf16(_data.to_bf16(tensor.dequant())).astype(np.float64)
         for dtype in ("float32", "bfloat16"):
             x, exact = make_x(m, k, dtype, n)

@@ -258,6 +258,6 @@ def _of_rows(op: Operation, numbers: Any, name: str, batch: tuple[int, ...]) -> 
 def contiguous(view: View, name: str) -> View:
     """A ValueError where elements do not lie one after the other."""
     operand = view.source.operand
-    if operand is not None and not operand.is_contiguous():
-        raise ValueError(f"{name}: expected a C-contiguous array, got strides {view.strides}")
+    if operand is not None:
+        operand.check_contiguous(name)
     return view

@@ -9,15 +9,13 @@ import numpy as np
 
 from cbquant import _products
 from cbquant._arguments import check_word
-from cbquant.cuda import _driver, _stream
+from cbquant.cuda import _driver, _operand, _stream
 from cbquant.cuda._array import DeviceArray
 from cbquant.cuda._call import Call, Input, Output, workspace
 from cbquant.cuda._native import Native
-from cbquant.cuda._operand import is_on_device
 from cbquant.cuda._products import moe_matmul
 from cbquant.cuda._weight import PRECISIONS, Weight, check_product
-from cbquant.cuda.deepseek._choice import contiguous
-from cbquant.cuda.deepseek._operation import Operation, View
+from cbquant.cuda.deepseek._operation import Operation
 from cbquant.deepseek import _inputs
 from cbquant.deepseek._moe import limit_of
 
@@ -85,7 +83,7 @@ def moe_ffn(
         with workspace(call) as places:
             y.clear(places)
             return y.finish(places)
-    rows = x if is_on_device(x) else _uploaded(native, op, np.asarray(x))
+    rows = x if _operand.is_on_device(x) else _uploaded(native, op, np.asarray(x))
     options: dict[str, Any] = {"stream": op.stream, "precision": precision}
 
     def new(*shape: int) -> DeviceArray:
@@ -110,15 +108,13 @@ def moe_ffn(
 
 def _on_device(op: Operation, native: Native, array: Any, checked: Any, name: str, dtype: str) -> DeviceArray:
     """A contiguous array of that type on the device; one of the host is checked and copied."""
-    if not is_on_device(array):
+    if not _operand.is_on_device(array):
         return _uploaded(native, op, checked())
-    view: View = contiguous(op._taken(array, name), name)
-    if view.dtype != dtype:
-        raise TypeError(f"{name}: expected {dtype} on the device, got {view.dtype}")
-    operand = view.source.operand
-    if operand is None:  # what is on the device has one
-        raise TypeError(f"{name}: expected an array on the device")
-    return DeviceArray(operand.memory, operand.offset, view.shape, dtype, op.stream)
+    operand = _operand.take(native, array, name, op.device, op.stream)
+    operand.check_contiguous(name)
+    if operand.dtype != dtype:
+        raise TypeError(f"{name}: expected {dtype} on the device, got {operand.dtype}")
+    return DeviceArray(operand.memory, operand.offset, operand.shape, dtype, op.stream)
 
 
 def _uploaded(native: Native, op: Operation, array: np.ndarray[Any, Any]) -> DeviceArray:

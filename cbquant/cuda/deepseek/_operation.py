@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from cbquant import _arguments
+from cbquant._arguments import DTYPES as FLOATS
+from cbquant._arguments import check_integers_out, check_out, empty, float_dtype_name
 from cbquant.cuda import _driver, _operand, _stream, _workspace
-from cbquant.cuda._array import DeviceArray
-from cbquant.cuda._error import not_while_capturing
+from cbquant.cuda._array import DeviceArray, itemsize
+from cbquant.cuda._dequant import float_type
+from cbquant.cuda._error import copy_while_capturing, new_while_capturing
 from cbquant.cuda._native import Described, Place
 from cbquant.cuda._operand import Operand, is_on_device
 from cbquant.deepseek import _inputs
@@ -21,9 +23,6 @@ from cbquant.deepseek._inputs import Sizes
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-
-FLOATS = ("float32", "float16", "bfloat16")
-_SIZES = {"float32": 4, "float16": 2, "bfloat16": 2, "int32": 4, "int64": 8, "float64": 8}
 
 
 @dataclass(frozen=True)
@@ -131,8 +130,7 @@ class Operation:
         copied. An array of more than `axes` axes must let the first ones become one."""
         if is_on_device(x):
             view = self._taken(x, name)
-            if view.dtype == "uint16":  # what stands for bfloat16 where a library has none
-                view = replace(view, dtype="bfloat16")
+            view = replace(view, dtype=float_type(view.dtype))
             if view.dtype not in FLOATS:
                 raise TypeError(f"{name}: expected {', '.join(FLOATS)}, got {view.dtype}")
         else:
@@ -162,7 +160,7 @@ class Operation:
 
     def temporary(self, shape: tuple[int, ...], dtype: str = "float32") -> View:
         """Memory between two steps."""
-        self._places.append(math.prod(shape) * _SIZES[dtype])
+        self._places.append(math.prod(shape) * itemsize(dtype))
         return View(Source(place=len(self._places) - 1), dtype, shape, _operand._steps(shape))
 
     def result(
@@ -220,13 +218,13 @@ class Operation:
 
     def _refuse_host(self, name: str) -> None:
         if self._is_capturing:
-            raise not_while_capturing(self.name, f"{name} is an ndarray, whose copy cannot be captured")
+            raise copy_while_capturing(self.name, name)
 
     def _given(self, out: Any, shape: tuple[int, ...], dtype: str, name: str) -> Result:
         wanted = FLOATS if dtype in FLOATS else (dtype,)
         if is_on_device(out):
             view = self._taken(out, name, writable=True)
-            view = replace(view, dtype="bfloat16") if view.dtype == "uint16" else view
+            view = replace(view, dtype=float_type(view.dtype))
             if view.dtype not in wanted:
                 raise TypeError(f"{name}: expected {', '.join(wanted)}, got {view.dtype}")
             if view.shape != shape:
@@ -235,19 +233,18 @@ class Operation:
             return Result(view, out)
         self._refuse_host(name)
         if dtype in FLOATS:
-            host = _arguments.check_out(out, shape)
-            found = _arguments.float_dtype_name(out) or dtype
+            host = check_out(out, shape)
+            found = float_dtype_name(out) or dtype
         else:
-            host, found = _arguments.check_integers_out(out, shape, np.dtype(dtype)), dtype
+            host, found = check_integers_out(out, shape, np.dtype(dtype)), dtype
         return Result(self.temporary(shape, found), out, host)
 
     def _new(self, shape: tuple[int, ...], dtype: str, like: Any) -> Result:
         if not is_on_device(like):
-            array = _arguments.empty(shape, dtype) if dtype in FLOATS else np.empty(shape, dtype)
+            array = empty(shape, dtype) if dtype in FLOATS else np.empty(shape, dtype)
             return Result(self.temporary(shape, dtype), array, _inputs.bits(array))
         if self._is_capturing:
-            hint = "an array is allocated, which cannot be captured: pass out= an array on the device"
-            raise not_while_capturing(self.name, hint)
+            raise new_while_capturing(self.name)
         made = DeviceArray.empty(shape, dtype, self.device, self.stream)
         source = Source(Operand(made._memory, made._offset, shape, _operand._steps(shape), dtype, made))
         return Result(View(source, dtype, shape, _operand._steps(shape)), made, like=like)
@@ -280,12 +277,12 @@ def _range(view: View) -> tuple[int, int]:
         return 0, 0
     begin = operand.memory.address + operand.offset
     last = sum((size - 1) * step for size, step in zip(view.shape, view.strides, strict=True))
-    return begin, begin + (last + 1) * _SIZES[view.dtype]
+    return begin, begin + (last + 1) * itemsize(view.dtype)
 
 
 def _is_same_place(a: View, b: View) -> bool:
     """Whether elements of the same index are the same bytes: what is written over has been read."""
-    same_size = _SIZES[a.dtype] == _SIZES[b.dtype]
+    same_size = itemsize(a.dtype) == itemsize(b.dtype)
     return same_size and a.strides == b.strides and _range(a) == _range(b)
 
 
