@@ -125,6 +125,9 @@ CBQ_FN uint32_t cbq_pow3(uint32_t a, uint32_t n) {
     return a;
 }
 
+/* 1.5 * 2^23: adding it to a float leaves the nearest integer in the mantissa, ties to even. */
+#define CBQ_ROUNDER 12582912.0f
+
 /* ---- rounding a float32 to 16 bits, nearest, ties to even ---- */
 
 /* What decode can write. The last is bf16 of floats whose NaNs have zeros in their lower half, as the default one (0x7fc00000): adding

@@ -17,9 +17,7 @@ CBQ_FN int u8_has(const uint8_t *p, int mask, int value) { (void)p, (void)mask, 
 #endif
 CBQ_FN int m_any(M m) { return m_bits(m) != 0; }
 
-/* The reference rounds by adding 1.5 * 2^23, which leaves the integer in the mantissa: ties go to even, and beyond 2^22 the
-   masked mantissa is what it gets. Both are kept. */
-#define CBQ_ROUNDER 12582912.0f
+/* The reference rounds by adding CBQ_ROUNDER; beyond 2^22 the masked mantissa is what it gets. Both are kept. */
 CBQ_FN I f_nearest(F a) {
     I bits = i_of_bits(f_add(a, f_set1(CBQ_ROUNDER)));
     return i_sub(i_and(bits, i_set1(0x7fffff)), i_set1(0x400000));

@@ -18,9 +18,16 @@ CBQ_FN int64_t place(const cbq_cuda_array &a, int64_t i, int64_t j, int64_t k) {
 CBQ_FN int64_t integer(const cbq_cuda_array &a, int64_t at) {
     return a.type == CBQ_CUDA_I64 ? ((const int64_t *)a.data)[at] : ((const int32_t *)a.data)[at];
 }
-// How many of n positions count for row b: all of them where there are no lengths.
+// How many of n positions count for row b: all of them where there are no lengths. Nobody has checked those of the device.
 CBQ_FN int64_t length_of(const cbq_cuda_array &lengths, int64_t b, int64_t n) {
-    return lengths.data ? integer(lengths, place(lengths, b)) : n;
+    int64_t length = lengths.data ? integer(lengths, place(lengths, b)) : n;
+    return length < 0 ? 0 : length < n ? length : n;
+}
+
+// The sum of a number over so many neighbouring lanes, a power of two.
+CBQ_FN float sum_of_lanes(float v, int count) {
+    for (int lanes = count / 2; lanes > 0; lanes /= 2) v += cu_shuffle_xor(v, lanes);
+    return v;
 }
 
 // Threads for a number of elements, as CTAs; more than there can be is an error of the launch.

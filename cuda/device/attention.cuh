@@ -19,8 +19,7 @@ CBQ_FN int64_t columns(const attention_args &s) { return s.q.shape[2] + (s.q2.da
 // Entries of the cache, or of the list, that this sequence has, and the row of the cache of one: -1 where there is none.
 CBQ_FN int64_t entries(const attention_args &s, int64_t b) {
     if (s.list.data) return s.list.shape[1];
-    int64_t length = length_of(s.lengths, b, s.k.shape[2]); // of the device: nobody has checked it
-    return length < 0 ? 0 : length < s.k.shape[2] ? length : s.k.shape[2];
+    return length_of(s.lengths, b, s.k.shape[2]);
 }
 CBQ_FN int64_t row_of_entry(const attention_args &s, int64_t b, int64_t i, int64_t end) {
     if (i >= end) return -1;

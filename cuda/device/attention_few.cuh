@@ -8,10 +8,6 @@
 enum { HEADS = 8, KEYS = 32, WARPS = OPERATOR_THREADS / 32 };
 static_assert(KEYS == 32 && HEADS == 2 * WARPS, "a lane to a key, two heads to a warp");
 
-CBQ_FN float sum_of_warp(float v) {
-    for (int lanes = 16; lanes > 0; lanes /= 2) v += cu_shuffle_xor(v, lanes);
-    return v;
-}
 CBQ_FN float largest_of_warp(float v) { // NaN is left out: it will be in the sum of weights
     for (int lanes = 16; lanes > 0; lanes /= 2) v = f_max(cu_shuffle_xor(v, lanes), v == v ? v : -INFINITY);
     return v;
@@ -44,7 +40,7 @@ CBQ_FN void logits(const attention_args &s, int64_t b, int64_t kv, const float *
         }
 #pragma unroll
         for (int h = 0; h < HEADS; h++) {
-            float logit = sum_of_warp(sums[h]) * s.scale;
+            float logit = sum_of_lanes(sums[h], 32) * s.scale;
             if (threadIdx.x % 32 == 0) t.weights[h][key] = row >= 0 ? logit : -INFINITY;
         }
     }
@@ -55,7 +51,7 @@ CBQ_FN void weigh(attention_tile &t) {
     int lane = threadIdx.x % 32;
     for (int h = (int)threadIdx.x / 32; h < HEADS; h += WARPS) {
         float logit = t.weights[h][lane], before = t.largest[h], now = f_max(largest_of_warp(logit), before);
-        float weight = logit == -INFINITY ? 0 : f_exp(logit - now), sum = sum_of_warp(weight);
+        float weight = logit == -INFINITY ? 0 : f_exp(logit - now), sum = sum_of_lanes(weight, 32);
         t.weights[h][lane] = weight;
         if (lane == 0) {
             float kept = before == now ? 1 : f_exp(before - now);

@@ -7,7 +7,6 @@
 typedef float F;
 typedef int32_t I;
 typedef bool M;
-#define CBQ_ROUNDER 12582912.0f // as in csrc/lanes/common.h, which is about vectors
 
 CBQ_FN F f_set1(float x) { return x; }
 CBQ_FN F f_zero() { return 0; }

@@ -143,7 +143,7 @@ static cudaError_t indexer_topk(const cbq_cuda_operands *o, cudaStream_t stream)
 struct list_args {
     cbq_cuda_array topk, each_n, each_window; // [B, k], [B] or nothing, [B] or nothing
     int32_t *list;                            // [B, m]
-    int64_t m, n, window;                     // of all lists, where there is nothing of each
+    int64_t m, n, window;                     // of all lists, or what those of each may be at most
 };
 
 // A CTA to a list. Positions before the window are sorted, those that repeat are taken out, and the window follows them.
@@ -152,7 +152,6 @@ extern "C" __global__ void __launch_bounds__(OPERATOR_THREADS) cbq_gather_list(l
     __shared__ uint32_t kept;
     enum { OWN = CHUNK / OPERATOR_THREADS };
     int64_t n = length_of(s.each_n, blockIdx.x, s.n), window = length_of(s.each_window, blockIdx.x, s.window);
-    n = n < 0 ? 0 : n > INT32_MAX ? INT32_MAX : n; // nobody has looked at numbers on the device
     const int64_t first_of_window = n > window ? n - window : 0;
     const uint64_t lowest_first = (uint64_t)1 << 32; // position p is the key lowest_first - p, and 0 is no position
     for (uint32_t i = threadIdx.x; i < CHUNK; i += OPERATOR_THREADS) {
@@ -187,8 +186,8 @@ extern "C" __global__ void __launch_bounds__(OPERATOR_THREADS) cbq_gather_list(l
 // where they are not arrays.
 static cudaError_t gather_list(const cbq_cuda_operands *o, cudaStream_t stream) {
     list_args s = {o->arrays[0], o->arrays[1], o->arrays[2], (int32_t *)o->arrays[3].data, o->arrays[3].shape[1]};
-    s.n = (int64_t)o->numbers[0];
-    s.window = (int64_t)o->numbers[1];
+    s.n = s.each_n.data ? INT32_MAX : (int64_t)o->numbers[0];
+    s.window = s.each_window.data ? INT32_MAX : (int64_t)o->numbers[1];
     if (s.topk.shape[0] == 0 || s.m == 0) return cudaSuccess;
     if (s.topk.shape[1] > CHUNK) return cudaErrorInvalidValue;
     return cu_launch(cbq_gather_list, ctas_for(s.topk.shape[0], 1), OPERATOR_THREADS, 0, stream, s);

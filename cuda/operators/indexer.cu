@@ -59,7 +59,7 @@ extern "C" __global__ void __launch_bounds__(OPERATOR_THREADS) cbq_indexer_score
     }
 #pragma unroll
     for (int j = 0; j < OWN_KEYS; j++) {
-        for (int lanes = HEAD_LANES / 2; lanes > 0; lanes /= 2) scores[j] += cu_shuffle_xor(scores[j], lanes);
+        scores[j] = sum_of_lanes(scores[j], HEAD_LANES);
         int64_t n = first + key + j;
         if (head == 0 && n < s.k.shape[0]) put(s.y, place(s.y, b, n), scores[j]);
     }
@@ -73,8 +73,7 @@ extern "C" __global__ void __launch_bounds__(OPERATOR_THREADS) cbq_indexer_score
     for (int64_t h = 0; h < s.q.shape[1]; h++) {
         float sum = 0;
         for (int64_t d = lane; d < s.q.shape[2]; d += 32) sum = fmaf(get(s.q, place(s.q, b, h, d)), get(s.k, place(s.k, n, h, d)), sum);
-        for (int lanes = 16; lanes > 0; lanes /= 2) sum += cu_shuffle_xor(sum, lanes);
-        score = fmaf(get(s.w, place(s.w, b, h)), relu(sum), score);
+        score = fmaf(get(s.w, place(s.w, b, h)), relu(sum_of_lanes(sum, 32)), score);
     }
     if (lane == 0) put(s.y, place(s.y, b, n), score);
 }
