@@ -16,7 +16,8 @@ CBQ_FN void put_dot(void *context, int at, const F v[CBQ_VECTORS]) {
     for (int k = 0; k < CBQ_VECTORS; k++) {
         int sum = (at / CBQ_LANES + k) % d->sums;
         CBQ_UNROLL_ALL
-        for (int i = 0; i < d->m; i++) {
+        for (int i = 0; i < CBQ_DOT_M; i++) {
+            if (i >= d->m) continue; /* a constant once all is inlined; as the loop's bound, clang learns it too late to unroll */
             F x = f_ld_f32((const uint8_t *)(d->x + i * d->stride + at + CBQ_LANES * k));
             d->sum[i][sum] = f_fma(v[k], x, d->sum[i][sum]);
         }
