@@ -24,6 +24,8 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TextIO
 
+import arm
+
 ROOT = Path(__file__).resolve().parent.parent
 BUILD = ROOT / "build" / "check"
 PYTEST = ["-X", "dev", "-W", "error", "-m", "pytest", "-q"]
@@ -168,6 +170,23 @@ def qemu_neon(step: Step) -> str:
     if refused != "CBQUANT_ISA: this machine cannot run 'neon_i8mm'; it can run scalar, neon\n":
         raise Failed(f"expected cortex-a53 to refuse neon_i8mm, got {refused!r}")
     return "\n".join(notes)
+
+
+@step("qemu-python")
+def qemu_python(step: Step) -> str:
+    """The kernels of NEON in Python for AArch64: what qemu-neon knows, and planes, codecs, operators, attention."""
+    qemu = need("qemu-aarch64", "qemu-user")
+    need("aarch64-linux-gnu-gcc", "gcc-aarch64-linux-gnu libc6-dev-arm64-cross")
+    tree = step.copy_of_the_tree()
+    try:
+        python = arm.make_python(
+            step.folder, tree, ["numpy", "pytest", "hypothesis", "ml_dtypes", "gguf"], qemu, step.run
+        )
+    except arm.Missing as error:
+        raise Failed(str(error)) from None
+    patterns = ("codecs*", "deepseek_*", "dequant", "exp", "matmul", "planes*", "products", "quantize*", "tensor")
+    files = [path for pattern in patterns for path in sorted((tree / "tests").glob(f"test_{pattern}.py"))]
+    return step.pytest(*files, "-k", "not emulated and not ggml", root=tree, python=python)
 
 
 def decoding_cases() -> Iterator[bytes]:
