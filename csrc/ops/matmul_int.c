@@ -71,6 +71,7 @@ static void quantize_rows(void *context, int64_t begin, int64_t end) {
         const uint8_t *from = a->x.data + i * a->k * cbq_formats[t->plain_x].bytes;
         uint8_t *q = t->x.q + i * t->x.stride;
         t->kernels->to_float[t->plain_x][CBQ_F32](from, floats, a->k);
+        if (cbq_has_pairs(a)) cbq_split_pairs((float *)(void *)floats, a->k);
         if (!quantize((const float *)(const void *)floats, a->k, t->x_block, q, t->x.scales + i * t->x.n_scales, quads)) {
             atomic_store(&t->not_finite, 1);
             break;

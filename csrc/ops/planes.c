@@ -1,5 +1,8 @@
 #include "planes.h"
 
+#include "../word/scalar.h"
+
+#include "../formats/mxfp4.h"
 #include "check.h"
 #include "dequant.h"
 #include "write_floats.h"
@@ -206,6 +209,16 @@ void cbq_planes_to_bytes(const cbq_planes *p, const cbq_level *level, int64_t ro
     cbq_cursor cursor;
     cbq_drop_scales(&cursor);
     for_runs(p, level, &cursor, row * p->k + at, n, run_to_bytes, &t);
+}
+
+void cbq_pairs_to_blocks(const cbq_planes *p, int64_t row, int64_t at, int64_t n, uint8_t *blocks) {
+    const int64_t first = (row * p->k + at) / UNIT;
+    const uint8_t *codes = p->codes.data + first * UNIT / 2, *scales = p->scales.data + first;
+    cbq_mxfp4_block *b = (cbq_mxfp4_block *)blocks;
+    for (int64_t i = 0; i < n / UNIT; i++) {
+        b[i].x[0] = scales[i];
+        memcpy(b[i].qs, codes + i * sizeof b->qs, sizeof b->qs);
+    }
 }
 
 /* ---- whole arrays ---- */

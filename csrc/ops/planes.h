@@ -45,6 +45,8 @@ void cbq_planes_to_float(const cbq_planes *p, const cbq_level *level, int64_t ro
 void cbq_planes_dot(const cbq_planes *p, const cbq_level *level, int64_t row, const float *x, int64_t stride, int m, float *y);
 /* The same elements, multiples of 32, as blocks of kernels/bytes_block.h. */
 void cbq_planes_to_bytes(const cbq_planes *p, const cbq_level *level, int64_t row, int64_t at, int64_t n, uint8_t *blocks, int block_bytes);
+/* Those of mxfp4's planes as blocks of mxfp4 with the bytes of the planes: of a block's elements i and i + 16, the first is element 2 i. */
+void cbq_pairs_to_blocks(const cbq_planes *p, int64_t row, int64_t at, int64_t n, uint8_t *blocks);
 
 typedef struct {
     cbq_planes planes;

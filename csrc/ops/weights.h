@@ -5,19 +5,32 @@
 /* The blocks that products of integers see: what they are, and their place in tables of kernels. */
 extern const cbq_format cbq_plane_bytes16, cbq_plane_bytes32;
 static inline int cbq_has_groups_of_16(const cbq_matmul_args *a) { return cbq_plane_formats[a->planes->format].group == 16; }
-static inline const cbq_format *cbq_int_format(const cbq_matmul_args *a) {
-    if (!a->planes) return &cbq_formats[a->format];
-    return cbq_has_groups_of_16(a) ? &cbq_plane_bytes16 : &cbq_plane_bytes32;
-}
+/* mxfp4's planes have the bytes of its blocks. Only the order of their elements is another, and a sum over all of them does not
+   care, where x is in that order too: cbq_split_pairs. */
+static inline int cbq_has_pairs(const cbq_matmul_args *a) { return a->planes && a->planes->format == CBQ_PLANES_mxfp4_planes; }
 static inline int cbq_int_place(const cbq_matmul_args *a) {
     if (!a->planes) return a->format;
+    if (cbq_has_pairs(a)) return cbq_find_format("mxfp4");
     return cbq_has_groups_of_16(a) ? CBQ_PLANE_BYTES16 : CBQ_PLANE_BYTES32;
+}
+static inline const cbq_format *cbq_int_format(const cbq_matmul_args *a) {
+    if (!a->planes || cbq_has_pairs(a)) return &cbq_formats[cbq_int_place(a)];
+    return cbq_has_groups_of_16(a) ? &cbq_plane_bytes16 : &cbq_plane_bytes32;
+}
+/* Each 32 elements in the order in which blocks with the bytes of pairs have them: the first ones of all pairs, then the others. */
+static inline void cbq_split_pairs(float *x, int64_t n) {
+    for (int64_t i = 0; i < n; i += 32) {
+        float pairs[32];
+        memcpy(pairs, x + i, sizeof pairs);
+        for (int j = 0; j < 16; j++) x[i + j] = pairs[2 * j], x[i + 16 + j] = pairs[2 * j + 1];
+    }
 }
 
 /* Elements at .. at + n - 1 of a row as blocks of that format: where they are, or made at `to`, which has room for them. */
 static inline const uint8_t *cbq_weight_blocks(const cbq_matmul_args *a, int64_t row, int64_t at, int64_t n, uint8_t *to) {
     if (!a->planes) return a->w.data + (row * a->k + at) / cbq_formats[a->format].elements * cbq_formats[a->format].bytes;
-    cbq_planes_to_bytes(a->planes, a->level, row, at, n, to, cbq_int_format(a)->bytes);
+    if (cbq_has_pairs(a)) cbq_pairs_to_blocks(a->planes, row, at, n, to);
+    else cbq_planes_to_bytes(a->planes, a->level, row, at, n, to, cbq_int_format(a)->bytes);
     return to;
 }
 
