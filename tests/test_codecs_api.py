@@ -66,7 +66,7 @@ def test_packed_shapes_and_strides(module: ModuleType) -> None:
         assert np.array_equal(packed, codecs.pack(module.encode(view), bits))
         assert np.array_equal(module.unpack(packed), module.decode(module.encode(view)))
     assert module.unpack(packed[..., :0]).shape == (0, 7, 0)
-    assert module.unpack(x.astype(np.uint8)[:, ::2]).shape == (5, 4, 24 * 8 // bits)
+    assert module.unpack(np.abs(x).astype(np.uint8)[:, ::2]).shape == (5, 4, 24 * 8 // bits)
 
 
 def test_buffers_that_are_not_arrays() -> None:
