@@ -13,6 +13,7 @@ static void tile_f32(const cbq_tile_args *args) { tiles(args, mac_f32); }
 #define CBQ_KERNEL_TABLE { \
     .to_float = {CBQ_FORMATS(CBQ_TO_FLOAT_ROW, CBQ_TO_FLOAT_ROW)}, \
     .dot_f32 = {CBQ_FORMATS(CBQ_DOT_ROW, CBQ_NO_ROW)}, \
+    .dot_x_bytes = CBQ_DOT_X_BYTES, \
     .tile_f32 = tile_f32, \
     .to_panel = {CBQ_FORMATS(CBQ_PANEL_ROW, CBQ_NO_ROW)[CBQ_PLANE_BYTES16] = plane_bytes16_to_panel, plane_bytes32_to_panel}, .panel_rows = CBQ_PANEL_ROWS, \
     .quantize_q8 = quantize_q8, .quantize_q16 = quantize_q16, \

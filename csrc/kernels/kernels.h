@@ -91,6 +91,7 @@ typedef void cbq_tile_fn(const cbq_tile_args *args);
 typedef struct {
     cbq_to_float_fn *to_float[CBQ_MAX_FORMATS][3]; /* by index of the format, then CBQ_F32, CBQ_F16, CBQ_BF16 */
     cbq_dot_f32_fn *dot_f32[CBQ_MAX_FORMATS];      /* none for plain types */
+    int dot_x_bytes; /* vectors of more bytes, all of them together, are better multiplied in parts; 0: never */
     cbq_tile_fn *tile_f32;
     cbq_to_panel_fn *to_panel[CBQ_MAX_FORMATS];    /* none for plain types */
     int panel_rows;

@@ -9,8 +9,11 @@
 /* A piece of work is some rows of w, times all of x.
    PANEL_ROWS rows of PANEL_BYTES are decoded at a time: 200 KiB, for the second-level cache. X_ROWS rows of x, equally long,
    share that cache with them. A row of 4 KiB fills each set of a usual first-level cache once, so a tile's rows get along
-   there wherever they lie. */
-enum { PANEL_BYTES = 4096, PANEL_K = PANEL_BYTES / 4, PANEL_ROWS = 48, X_ROWS = 64, PAD = 64, DOT_ELEMENTS = 1 << 16 };
+   there wherever they lie.
+   In one pass, DOT_ROWS rows are multiplied with the same part of x, whole blocks of any format (DOT_UNIT elements), which stays in the
+   first-level cache: dot_x_bytes of kernels/kernels.h. */
+enum { PANEL_BYTES = 4096, PANEL_K = PANEL_BYTES / 4, PANEL_ROWS = 48, X_ROWS = 64, PAD = 64, DOT_ELEMENTS = 1 << 16, DOT_ROWS = 16,
+       DOT_UNIT = 256 };
 
 typedef struct {
     const cbq_matmul_args *a;
@@ -57,10 +60,16 @@ static void convert_x(const task *t) {
 static void dot_range(void *context, int64_t begin, int64_t end) {
     const task *t = context;
     const cbq_matmul_args *a = t->a;
-    float y[CBQ_DOT_M];
-    for (int64_t j = begin; j < end; j++) {
-        cbq_weights_dot(a, j, (const float *)(const void *)t->x, t->x_stride / 4, y);
-        for (int i = 0; i < (int)a->m; i++) cbq_put_row(a, t->f32, y + i, i, j, 1);
+    const float *x = (const float *)(const void *)t->x;
+    for (int64_t j = begin; j < end; j += DOT_ROWS) {
+        const int64_t rows = end - j < DOT_ROWS ? end - j : DOT_ROWS;
+        float y[CBQ_DOT_M][DOT_ROWS], part[CBQ_DOT_M];
+        for (int64_t k0 = 0; k0 < a->k; k0 += t->k_step)
+            for (int64_t r = 0; r < rows; r++) {
+                cbq_weights_dot(a, j + r, k0, a->k - k0 < t->k_step ? a->k - k0 : t->k_step, x + k0, t->x_stride / 4, part);
+                for (int64_t i = 0; i < a->m; i++) y[i][r] = k0 ? y[i][r] + part[i] : part[i];
+            }
+        for (int64_t i = 0; i < a->m; i++) cbq_put_row(a, t->f32, y[i], i, j, rows);
     }
 }
 
@@ -119,6 +128,7 @@ cbq_code cbq_matmul_float(const cbq_matmul_args *a, int threads, cbq_status *st)
         return cbq_fail(st, CBQ_NO_MEMORY, "no memory for a copy of x: %lld rows of %lld bytes", (long long)a->m, (long long)t.x_stride);
     convert_x(&t);
     if (a->m <= cbq_one_pass_rows[a->precision] && cbq_weights_have_dot(a)) {
+        t.k_step = t.kernels->dot_x_bytes ? t.kernels->dot_x_bytes / 4 / a->m / DOT_UNIT * DOT_UNIT : a->k;
         int64_t grain = DOT_ELEMENTS / a->k;
         cbq_parallel(a->n, grain ? grain : 1, threads, dot_range, &t);
     } else {

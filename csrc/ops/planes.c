@@ -187,12 +187,13 @@ static void run_dot(void *context, const cbq_plane_run *run, int64_t at) {
     cbq_prefetch((uintptr_t)run->codes + CBQ_AHEAD, 1);
     t->dot(run, t->x + at, t->stride, t->m, t->y);
 }
-void cbq_planes_dot(const cbq_planes *p, const cbq_level *level, int64_t row, const float *x, int64_t stride, int m, float *y) {
+void cbq_planes_dot(const cbq_planes *p, const cbq_level *level, int64_t row, int64_t at, int64_t n, const float *x, int64_t stride, int m,
+                    float *y) {
     dot_task t = {level->planes->dot[p->format][p->packed], x, stride, m, y};
     for (int i = 0; i < m; i++) y[i] = 0;
     cbq_cursor cursor;
     cbq_drop_scales(&cursor);
-    for_runs(p, level, &cursor, row * p->k, p->k, run_dot, &t);
+    for_runs(p, level, &cursor, row * p->k + at, n, run_dot, &t);
 }
 
 typedef struct {

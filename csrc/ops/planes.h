@@ -41,8 +41,8 @@ cbq_code cbq_check_planes(const cbq_planes *p, cbq_status *st);
 
 /* Elements `at` .. at + n - 1 of a row; of formats with a group of their own, whole groups. */
 void cbq_planes_to_float(const cbq_planes *p, const cbq_level *level, int64_t row, int64_t at, int64_t n, int dtype, uint8_t *y);
-/* A row times m vectors, as cbq_dot_f32_fn. */
-void cbq_planes_dot(const cbq_planes *p, const cbq_level *level, int64_t row, const float *x, int64_t stride, int m, float *y);
+/* They times m vectors, as cbq_dot_f32_fn; the first of them begins a byte. */
+void cbq_planes_dot(const cbq_planes *p, const cbq_level *level, int64_t row, int64_t at, int64_t n, const float *x, int64_t stride, int m, float *y);
 /* The same elements, multiples of 32, as blocks of kernels/bytes_block.h. */
 void cbq_planes_to_bytes(const cbq_planes *p, const cbq_level *level, int64_t row, int64_t at, int64_t n, uint8_t *blocks, int block_bytes);
 /* Those of mxfp4's planes as blocks of mxfp4 with the bytes of the planes: of a block's elements i and i + 16, the first is element 2 i. */

@@ -54,8 +54,8 @@ static inline int cbq_weights_have_dot(const cbq_matmul_args *a) {
     if (a->planes) return a->k * cbq_plane_bits(a->planes) % 8 == 0; /* no row begins inside a byte */
     return a->level->kernels->dot_f32[a->format] != NULL;
 }
-static inline void cbq_weights_dot(const cbq_matmul_args *a, int64_t row, const float *x, int64_t stride, float *y) {
-    const uint8_t *blocks = a->planes ? NULL : cbq_weight_blocks(a, row, 0, a->k, NULL);
-    if (a->planes) cbq_planes_dot(a->planes, a->level, row, x, stride, (int)a->m, y);
-    else a->level->kernels->dot_f32[a->format](blocks, a->k / cbq_formats[a->format].elements, x, stride, (int)a->m, y);
+/* Elements at .. at + n - 1 of a row, whole units, times m vectors. */
+static inline void cbq_weights_dot(const cbq_matmul_args *a, int64_t row, int64_t at, int64_t n, const float *x, int64_t stride, float *y) {
+    if (a->planes) cbq_planes_dot(a->planes, a->level, row, at, n, x, stride, (int)a->m, y);
+    else a->level->kernels->dot_f32[a->format](cbq_weight_blocks(a, row, at, n, NULL), n / cbq_formats[a->format].elements, x, stride, (int)a->m, y);
 }

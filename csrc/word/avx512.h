@@ -40,6 +40,9 @@ typedef __m512 F;
 
 #define CBQ_TILE_M 4 /* 24 sums, 4 + 1 operands, of 32 registers */
 #define CBQ_TILE_N 6
+/* Measured on Zen 5 (48 KiB of first-level cache), one thread, G operations/s with four vectors of 4096: q4_0 101 to 129, q8_0 90 to 137,
+   of 14336 95 to 122 and 77 to 98. */
+#define CBQ_DOT_X_BYTES (40 << 10)
 
 CBQ_FN F f_set1(float x) { return _mm512_set1_ps(x); }
 CBQ_FN F f_mul(F a, F b) { return _mm512_mul_ps(a, b); }

@@ -83,6 +83,7 @@ typedef float32x4_t F;
 
 #define CBQ_TILE_M 4 /* 24 sums, 4 + 1 operands, of 32 registers */
 #define CBQ_TILE_N 6
+#define CBQ_DOT_X_BYTES 0
 
 CBQ_FN F f_set1(float x) { return vdupq_n_f32(x); }
 CBQ_FN F f_mul(F a, F b) { return vmulq_f32(a, b); }

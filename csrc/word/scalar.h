@@ -66,6 +66,7 @@ typedef float F __attribute__((vector_size(16)));
 
 #define CBQ_TILE_M 2
 #define CBQ_TILE_N 4
+#define CBQ_DOT_X_BYTES 0
 
 CBQ_FN F f_set1(float x) { return (F){x, x, x, x}; }
 CBQ_FN F f_mul(F a, F b) { return a * b; }
