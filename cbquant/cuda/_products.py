@@ -27,7 +27,7 @@ def matmul(x: Any, w: Weight, out: Any = None, stream: Any = None, precision: st
         ``[..., K]`` in float32, float16 or bfloat16: an ndarray, or an array on w's device (torch, CuPy, JAX, Numba,
         DeviceArray) whose rows lie at one distance.
     w : Weight
-        ``[N, K]``, of a format of blocks.
+        ``[N, K]``, of a format of blocks, of planes, or float32, float16 or bfloat16.
     out : array, optional
         Where to write, ``[..., N]`` in float32, float16 or bfloat16 (uint16 takes its bits): on w's device, rows at one
         distance, or an ndarray. With x and `out` on the device nothing is allocated and nothing waited for; the call
@@ -104,7 +104,7 @@ def moe_matmul(
     x : array
         ``[T, K]``, a row for each token, as for `matmul`.
     experts : Weight
-        ``[E, N, K]``, of a format of blocks.
+        ``[E, N, K]``, of what `matmul` takes.
     ids : array of int
         ``[T, k]``: the experts of each token; -1 is none, a row of zeros. On the device int32, one after the other,
         where any other number that is no expert counts as none too; an ndarray or a list is checked and copied.

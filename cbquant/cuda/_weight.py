@@ -163,7 +163,7 @@ def load(tensor: QuantTensor | NDArray[Any], device: int = 0, stream: Any = None
     native.fill(memory, end, native.MARGIN, 0, target)
     native.synchronize(device, target)
     weight = Weight._wrap(memory, info, shape, layout)
-    if weight.ndim in (2, 3) and weight.size and info.kind != "plain":
+    if weight.ndim in (2, 3) and weight.size and native.has_product(info.tag):
         _reserve(native, weight, _ROWS, _PICKS, PRECISIONS, target)
     return weight
 
@@ -214,6 +214,8 @@ def reserve(w: Weight, m: int, *, picks: int = _PICKS, precision: str | None = N
     rows, chosen = check_whole("m", m), check_whole("picks", picks)
     precisions = PRECISIONS if precision is None else (check_word("precision", precision, PRECISIONS),)
     native = _driver.ready("reserve", w.device)
+    if w.shape[-1] == 0:  # products are zeros, without a kernel
+        return
     _reserve(native, w, rows, chosen, precisions, _stream.choose(stream, w.device))
 
 
@@ -244,8 +246,9 @@ def check_product(w: Any, name: str, ndims: tuple[int, ...]) -> Weight:
     if w.ndim not in ndims:
         axes = " or ".join("[N, K]" if ndim == 2 else "[E, N, K]" for ndim in ndims)
         raise ValueError(f"{name}: expected {axes}, got shape {w.shape}")
-    if w._info.kind == "plain":
-        raise ValueError(f"{name}: there are no products with {w.format} on GPUs, only with formats of blocks")
+    if not _driver.ready("a product", w.device).has_product(w._info.tag):
+        known = "formats of blocks, planes, f32, f16 and bf16"
+        raise ValueError(f"{name}: there are no products with {w.format} on GPUs, only with {known}")
     weight: Weight = w
     return weight
 

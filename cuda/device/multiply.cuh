@@ -4,8 +4,7 @@
 // q and q + 4 of a run (q = lane % 4), as the columns that a fragment gives it: codes need no shuffle, and x is read eight
 // bytes at a time.
 #pragma once
-#include "decode_products.cuh"
-#include "stage.cuh"
+#include "plain.cuh"
 #include "sums.cuh"
 
 // bf16 on tensor cores.
@@ -14,8 +13,8 @@ template <class T, int N> struct multiply_bf16 {
     typedef sums<N> state;
     CBQ_FN void run(const uint8_t *low, const uint8_t *high, uint32_t r, const uint8_t *x, uint32_t x_bytes, uint32_t tokens, state &s) {
         uint32_t l[4], h[4], lane = threadIdx.x % 32;
-        decode8<T>(low, r, l);
-        decode8<T>(high, r, h);
+        weights8<T>(low, r, l);
+        weights8<T>(high, r, h);
         uint32_t a[2][4] = {{l[0], h[0], l[1], h[1]}, {l[2], h[2], l[3], h[3]}};
         x += lane / 4 * x_bytes + r * 64 + lane % 4 * 8;
 #pragma unroll
@@ -42,8 +41,8 @@ template <class T> struct multiply_f32 {
     };
     CBQ_FN void run(const uint8_t *low, const uint8_t *high, uint32_t r, const uint8_t *x, uint32_t x_bytes, uint32_t tokens, state &s) {
         uint32_t pairs[2][4];
-        decode8<T>(low, r, pairs[0]);
-        decode8<T>(high, r, pairs[1]);
+        weights8<T>(low, r, pairs[0]);
+        weights8<T>(high, r, pairs[1]);
         float w[2][8];
 #pragma unroll
         for (int i = 0; i < 16; i++) w[i / 8][i % 8] = cbq_as_f32(i % 2 ? pairs[i / 8][i % 8 / 2] & 0xffff0000u : pairs[i / 8][i % 8 / 2] << 16);

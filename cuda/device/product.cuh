@@ -4,8 +4,8 @@
 
 // Shared memory of a kernel: stages of {rows of W, rows of x}, then the numbers of the rows of x.
 template <class T, class M> struct layout_of {
-    // Long steps cost less; many rows of x leave no room for them.
-    typedef step_of<T, (M::TOKENS == 8 || T::elements > 128) ? 256 : 128> S;
+    // Long steps cost less; many rows of x leave no room for them, nor do weights of 16 bits.
+    typedef step_of<T, !is_plain<T> && (M::TOKENS == 8 || T::elements > 128) ? 256 : 128> S;
     enum {
         step = S::elements,
         x_bytes = step * M::element + M::pad,
@@ -41,14 +41,14 @@ CBQ_FN void sum_steps(uint8_t *shared, const product_args &a, const tile_of_work
         if (step + turn < end) {
             uint32_t at = step + turn, from = at * S::elements, elements = a.k - from < S::elements ? a.k - from : S::elements;
             uint8_t *to = shared + turn % L::stages * L::stage;
-            stage_w<T, S>(to, a, t, at);
-            stage_x<S::elements, M::TOKENS, M::dtype>(to + L::w_stage, L::x_bytes, a, rows, tokens, from, elements);
+            stage_weights<T, S>(to, a, t, at);
+            stage_x<S::elements, M::TOKENS, M::dtype, is_plain<T>>(to + L::w_stage, L::x_bytes, a, rows, tokens, from, elements);
         }
         cu_commit();
         if (turn < ahead) continue;
-        uint32_t now = step + turn - ahead, runs = (a.k - now * S::elements) / 32;
+        uint32_t now = step + turn - ahead, runs = (a.k - now * S::elements + (is_plain<T> ? 31 : 0)) / 32;
         const uint8_t *staged = shared + (turn - ahead) % L::stages * L::stage;
-        const uint8_t *low = staged_row<T, S>(staged, a, t, row, now), *high = staged_row<T, S>(staged, a, t, row + 8, now);
+        const uint8_t *low = staged_weights<T, S>(staged, a, t, row, now), *high = staged_weights<T, S>(staged, a, t, row + 8, now);
         uint32_t quads = runs / 4 < S::runs / 4 ? runs / 4 : S::runs / 4;
 #pragma unroll 1
         for (uint32_t quad = 0; quad < quads; quad++) { // four runs, unrolled: they share words of scales

@@ -13,7 +13,7 @@ template <class T, int ELEMENTS> struct step_of {
         runs = elements / 32,
         bytes = elements / T::elements * T::bytes,
         chunks = (bytes + 30) / 16,
-        row_bytes = 16 * (chunks | 1),
+        row_bytes = T::elements == 1 ? 2 * elements + 32 : 16 * (chunks | 1), // of plain types: as bf16, padded as rows of x are
     };
     static_assert(elements % T::elements == 0 && elements % 128 == 0, "whole blocks, and whole turns of four runs");
 };
@@ -47,12 +47,13 @@ CBQ_FN const uint8_t *staged_row(const uint8_t *staged, const product_args &a, c
 CBQ_FN const uint8_t *row_of_x(const product_args &a, uint32_t row) { return a.x + row * a.x_stride * float_size(a.x_dtype); }
 
 // Rows of x, the first `tokens` of TOKENS, as bf16 or float32 at a distance of `row_bytes`: `elements` from element `from` on, of a
-// step of ELEMENTS. What has the type and lies at multiples of 16 is copied; all else is converted, a pair at a time.
-template <int ELEMENTS, int TOKENS, int DTYPE>
+// step of ELEMENTS. What has the type and lies at multiples of 16 is copied; all else is converted, a pair at a time. Where k is `ANY`
+// number, zeros follow up to a multiple of 32.
+template <int ELEMENTS, int TOKENS, int DTYPE, bool ANY>
 CBQ_FN void stage_x(uint8_t *staged, uint32_t row_bytes, const product_args &a, const uint32_t *rows, uint32_t tokens, uint32_t from,
                                                uint32_t elements) {
     const uint32_t size = DTYPE == CBQ_F32 ? 4 : 2, each = 16 / size, chunks = ELEMENTS / each;
-    if (a.x_dtype == DTYPE && (uintptr_t)a.x % 16 == 0 && a.x_stride % each == 0) {
+    if (a.x_dtype == DTYPE && (uintptr_t)a.x % 16 == 0 && a.x_stride % each == 0 && !(ANY && a.k % 32)) {
 #pragma unroll 4
         for (uint32_t i = threadIdx.x; i < TOKENS * chunks; i += THREADS) {
             uint32_t token = i / chunks, e = i % chunks * each;
@@ -65,9 +66,9 @@ CBQ_FN void stage_x(uint8_t *staged, uint32_t row_bytes, const product_args &a, 
 #pragma unroll 1
     for (uint32_t i = threadIdx.x; i < tokens * (ELEMENTS / 2); i += THREADS) {
         uint32_t token = i / (ELEMENTS / 2), e = i % (ELEMENTS / 2) * 2;
-        if (e >= elements) continue;
+        if (e >= (ANY ? (elements + 31) / 32 * 32 : elements)) continue;
         const uint8_t *x = row_of_x(a, rows[token]) + (from + e) * x_size;
-        float first = load1(x, a.x_dtype), second = load1(x + x_size, a.x_dtype);
+        float first = !ANY || e < elements ? load1(x, a.x_dtype) : 0, second = !ANY || e + 1 < elements ? load1(x + x_size, a.x_dtype) : 0;
         uint8_t *to = staged + token * row_bytes + e * size;
         if (DTYPE == CBQ_F32) *(float2 *)to = make_float2(first, second);
         else *(uint32_t *)to = cu_pack_bf16(first, second);

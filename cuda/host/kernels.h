@@ -36,6 +36,8 @@ typedef struct {
     uint64_t shared_memory; /* of a multiprocessor, bytes */
 } cbq_cuda_product;
 
+/* Whether there are products with weights of that format. */
+int cbq_cuda_has_product(int tag);
 /* Bytes that the workspace must have. */
 uint64_t cbq_cuda_product_workspace(const cbq_cuda_product *p);
 cudaError_t cbq_cuda_matmul(const cbq_cuda_product *p, cudaStream_t stream, const char **name);

@@ -85,6 +85,13 @@ static uint64_t workspace_of(const cbq_cuda_product *p, const cbq_format *format
     return nbytes;
 }
 
+static PyObject *has_product(PyObject *module, PyObject *argument) {
+    (void)module;
+    int64_t tag;
+    if (cbq_get_int(argument, "tag", INT32_MIN, INT32_MAX, &tag)) return NULL;
+    return PyBool_FromLong(cbq_cuda_has_product((int)tag));
+}
+
 static PyObject *product_workspace(PyObject *module, PyObject *const *args, Py_ssize_t n) {
     (void)module;
     int device;
@@ -170,6 +177,7 @@ static PyObject *moe_sum(PyObject *module, PyObject *const *args, Py_ssize_t n) 
 }
 
 PyMethodDef cbq_product_methods[] = {
+    {"has_product", has_product, METH_O, "has_product(tag) -> whether products take weights of that format"},
     {"product_workspace", CBQ_FAST(product_workspace), "product_workspace(device, problem) -> bytes that the workspace must have"},
     {"matmul", CBQ_FAST(matmul),
      "matmul(problem, x, w, y, ids, workspace, stream) -> the kernel's name. problem: (tag, precision, m, n, k, experts, picks); x, y: (memory, "

@@ -1,4 +1,4 @@
-// Products with blocks, for every format: bf16 for up to 8 and up to 64 rows of x at a time, float32 for up to 8.
+// Products with blocks of every format and with plain floats: bf16 for up to 8 and up to 64 rows of x at a time, float32 for up to 8.
 //
 // Not yet run on a GPU: tests run it with threads on the CPU, and the PTX that nvcc makes of it in an interpreter.
 #include "product.cuh"
@@ -15,6 +15,7 @@
     KERNEL(f, bf16_8, multiply_bf16<f##_traits, 8>) KERNEL(f, bf16_64, multiply_bf16<f##_traits, 64>) KERNEL(f, f32_8, multiply_f32<f##_traits>)
 CBQ_FORMATS(KERNELS, CBQ_NOTHING)
 CBQ_PLANE_BLOCKS(KERNELS)
+CBQ_PLAIN_PRODUCTS(KERNELS)
 
 extern "C" __global__ void __launch_bounds__(THREADS) cbq_sum_parts_8(product_args a) { sum_parts<8>(a); }
 extern "C" __global__ void __launch_bounds__(THREADS) cbq_sum_parts_64(product_args a) { sum_parts<64>(a); }
@@ -33,7 +34,7 @@ struct product_row {
 #define ROW(f, tag, n, bytes, ...) \
     {tag, n, bytes, ENTRY(f, bf16_8, multiply_bf16<f##_traits, 8>), ENTRY(f, bf16_64, multiply_bf16<f##_traits, 64>), \
      ENTRY(f, f32_8, multiply_f32<f##_traits>)},
-static const product_row rows[] = {CBQ_FORMATS(ROW, CBQ_NOTHING) CBQ_PLANE_BLOCKS(ROW)};
+static const product_row rows[] = {CBQ_FORMATS(ROW, CBQ_NOTHING) CBQ_PLANE_BLOCKS(ROW) CBQ_PLAIN_PRODUCTS(ROW)};
 enum { FORMATS = sizeof rows / sizeof *rows };
 
 static const product_row *find_row(int tag) {
@@ -65,6 +66,8 @@ static workspace_layout lay_out(const product_kernel *k, const cbq_cuda_product 
     l.bytes = l.route + (p->ids ? route_bytes(p->experts, p->m * p->picks) : 0);
     return l;
 }
+
+extern "C" int cbq_cuda_has_product(int tag) { return find_row(tag) != NULL; }
 
 extern "C" uint64_t cbq_cuda_product_workspace(const cbq_cuda_product *p) {
     const product_row *r = find_row(p->tag);

@@ -77,7 +77,7 @@ def least_of(name: str) -> dict[str, int]:
     if match := re.fullmatch(r"cbq_dequant_(\w+)_(?:f32|f16|bf16)", name):
         return {"loads": 1, "stores": 1} if match[1] in BLOCKS or match[1].endswith("_codes") else {}
     if "cbq_matmul_" in name:
-        return {"copies": 1, "tensor": 1 if "_bf16_" in name else 0}
+        return {"copies": 1, "tensor": 1 if name.endswith(("_bf16_8", "_bf16_64")) else 0}
     return {}
 
 

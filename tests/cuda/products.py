@@ -59,6 +59,21 @@ def make_weights(fmt: str, n: int, k: int, seed: int = 0) -> Weights:
     return Weights(fmt, blocks, from_bf16(to_bf16(values)).astype(np.float64))
 
 
+#: Formats of plain types that have products, and the dtype of their elements.
+PLAIN = {"f32": "float32", "f16": "float16", "bf16": "bfloat16"}
+
+
+def make_plain(fmt: str, n: int, k: int, seed: int = 0) -> Weights:
+    """Gaussian values, and a row of NaN in the middle, which no other row may see."""
+    x = make_x(n, k, PLAIN[fmt], seed)
+    if n > 1:
+        x[n // 2] = 0x7FC0 if fmt == "bf16" else np.nan
+    values = as_float64(x, PLAIN[fmt]).astype(np.float32)
+    rounded = from_bf16(to_bf16(values)).astype(np.float64)
+    rounded[np.isnan(values)] = np.nan
+    return Weights(fmt, x.view(np.uint8).reshape(n, -1), rounded)
+
+
 def make_x(m: int, k: int, dtype: str, seed: int = 0) -> NDArray[np.generic]:
     """Gaussian rows in a dtype; bfloat16 as its bits."""
     x = np.random.default_rng(seed).standard_normal((m, k)).astype(np.float32)
@@ -86,6 +101,8 @@ def assert_close(
     product, magnitude = expected
     half_unit = {"float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8}[dtype]
     allowed = (k + 8) * 2.0**-24 * magnitude + half_unit * np.abs(product) + (2.0**-24 if dtype == "float16" else 0)
-    error = np.abs(as_float64(y, dtype) - product)
-    worst = np.unravel_index(np.argmax(error - allowed), error.shape)
-    assert (error <= allowed).all(), f"{worst}: {as_float64(y, dtype)[worst]}, expected {product[worst]}"
+    values = as_float64(y, dtype)
+    assert np.array_equal(np.isnan(values), np.isnan(product))
+    error = np.abs(np.nan_to_num(values - product))
+    worst = np.unravel_index(np.argmax(np.nan_to_num(error - allowed)), error.shape)
+    assert (error <= np.nan_to_num(allowed)).all(), f"{worst}: {values[worst]}, expected {product[worst]}"

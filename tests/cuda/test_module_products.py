@@ -39,12 +39,27 @@ def test_every_format_multiplies(native: Any, fmt: str) -> None:
         assert error(cuda.matmul(x, cuda.load(t), precision=precision), exact(x, t)) < limit
 
 
+@pytest.mark.parametrize("precision", TOLERANCE)
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_plain_types_multiply(native: Any, dtype: str, precision: str) -> None:
+    """Rows of any length; weights count as bfloat16."""
+    w = RNG.standard_normal((E, N, 77)).astype(FLOATS[dtype])
+    x = RNG.standard_normal((T, 77)).astype(np.float32)
+    expected = x.astype(np.float64) @ np.swapaxes(w.astype(ml_dtypes.bfloat16).astype(np.float64), -1, -2)
+    assert error(cuda.matmul(x, cuda.load(w[2]), precision=precision), expected[2]) < TOLERANCE[precision]
+    assert str(cuda.last_kernel()).endswith(f"_{precision}_8")
+    y = cuda.moe_matmul(x, cuda.load(w), IDS, precision=precision)
+    of_ids = np.where(IDS[..., None] < 0, 0, expected[IDS, np.arange(T)[:, None]])
+    assert error(y, of_ids) < TOLERANCE[precision]
+
+
 def test_strided_and_empty_x(w: cuda.Weight) -> None:
     wide = np.zeros((2 * T, 2 * K), np.float32)
     wide[::2, 1::2] = X
     assert np.array_equal(cuda.matmul(wide[::2, 1::2], w), cuda.matmul(X, w))
     assert cuda.matmul(X[:0], w).shape == (0, N)
     nothing = cuda.load(tensor("q4_k", 3, 0))
+    cuda.reserve(nothing, 2)
     assert cuda.matmul(np.ones((2, 0), np.float32), nothing).tolist() == [[0.0] * 3] * 2
     assert cuda.matmul(X, cuda.load(tensor("q4_k", 0, K))).shape == (T, 0)
 
@@ -154,7 +169,7 @@ def test_what_w_precision_and_out_must_be(shim: Shim, w: cuda.Weight, experts: c
     for call, kind, text in [
         (lambda: cuda.matmul(X, experts), ValueError, f"w: expected [N, K], got shape ({E}, {N}, {K})"),
         (lambda: cuda.matmul(X, tensor()), TypeError, "cbquant.cuda.load copies it to the GPU"),
-        (lambda: cuda.matmul(X, cuda.load(X)), ValueError, "w: there are no products with f32 on GPUs"),
+        (lambda: cuda.matmul(X, cuda.load(np.ones((2, 3)))), ValueError, "w: there are no products with f64 on GPUs"),
         (lambda: cuda.matmul(X, w, precision="q8"), ValueError, "precision: expected one of bf16, f32, got 'q8'"),
         (lambda: cuda.matmul(X, w, out=np.zeros((T, N + 1), np.float32)), ValueError, "out: expected shape"),
         (lambda: cuda.matmul(x, w, out=WithDLPack(x.array[:, :N])), ValueError, "out: expected memory of its own"),

@@ -11,7 +11,17 @@ from numpy.typing import NDArray
 
 import cbquant
 from tests import ptx
-from tests.cuda.products import CODES, MARGIN, Weights, assert_close, exact, make_weights, make_x
+from tests.cuda.products import (
+    CODES,
+    MARGIN,
+    PLAIN,
+    Weights,
+    assert_close,
+    exact,
+    make_plain,
+    make_weights,
+    make_x,
+)
 from tests.cuda.ptx_modules import ARCHITECTURES, load_kernels
 from tests.paths import BLOCK_FORMATS, ROOT
 from tests.ptx.nvcc import find_nvcc
@@ -41,7 +51,8 @@ def multiply(
 ) -> NDArray[np.float32]:
     """y; every element must have been stored. The arguments are the product_args of cuda/device/work.cuh."""
     (n, k), m, tokens = w.values.shape, len(x), 64 if kernel.endswith("_64") else 8
-    step = 256 if tokens == 8 or cbquant._formats.get(w.fmt).elements > 128 else 128
+    long = w.fmt not in PLAIN and (tokens == 8 or cbquant._formats.get(w.fmt).elements > 128)
+    step = 256 if long else 128
     steps = -(-k // step)
     ctas = min(ctas, -(-m // tokens) * -(-n // ROWS) * steps)
     w_device, x_device = ptx.Buffer(w.with_margin, "w"), ptx.Buffer(x, "x")
@@ -67,6 +78,15 @@ def test_every_format(module: ptx.Loaded, fmt: str, kernel: str, m: int, dtype: 
     w, x = make_weights(fmt, 70, k), make_x(m, k, dtype)
     y = multiply(module, kernel, x, dtype, w, 4)
     assert_close(y, "float32", exact(x, dtype, w.values, kernel.split("_")[0]), k)
+
+
+@pytest.mark.parametrize(
+    ("fmt", "kernel", "m", "k"), [("f32", "bf16_8", 3, 296), ("f16", "bf16_64", 17, 157), ("bf16", "f32_8", 5, 160)]
+)
+def test_plain_types(module: ptx.Loaded, fmt: str, kernel: str, m: int, k: int) -> None:
+    w, x = make_plain(fmt, 70, k), make_x(m, k, "bfloat16")
+    y = multiply(module, kernel, x, "bfloat16", w, 3)
+    assert_close(y, "float32", exact(x, "bfloat16", w.values, kernel.split("_")[0]), k)
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -14,10 +14,12 @@ import cbquant
 from tests.cuda.products import (
     CODES,
     MARGIN,
+    PLAIN,
     PRECISIONS,
     Weights,
     assert_close,
     exact,
+    make_plain,
     make_weights,
     make_x,
 )
@@ -151,6 +153,34 @@ def test_odd_shapes(shim: Shim, fmt: str, precision: str, shape: tuple[int, int,
         shim.seed(seed)
         y, _ = multiply(shim, x, "bfloat16", [w], precision, processors=1 + seed)
         assert_close(y, "float32", exact(x, "bfloat16", w.values, precision), k)
+
+
+# Of plain types K is any number: one, up to and beyond a run of 32 and a step of 128, with and without whole eights.
+PLAIN_SHAPES = [(1, 1, 1), (3, 66, 31), (9, 65, 8), (5, 70, 136), (64, 3, 300), (17, 130, 257), (70, 64, 384)]
+
+
+@pytest.mark.parametrize("fmt", PLAIN)
+@pytest.mark.parametrize("precision", PRECISIONS)
+@pytest.mark.parametrize("shape", PLAIN_SHAPES, ids=str)
+def test_plain_types(shim: Shim, fmt: str, precision: str, shape: tuple[int, int, int]) -> None:
+    m, n, k = shape
+    w = make_plain(fmt, n, k)
+    for seed, dtype in enumerate(("bfloat16", "float32")):
+        shim.seed(seed)
+        x = make_x(m, k, dtype)
+        y, name = multiply(shim, x, dtype, [w], precision, processors=1 + seed, extra_stride=8 * seed)
+        assert name.startswith(f"matmul_{fmt}_{precision}_")
+        assert_close(y, "float32", exact(x, dtype, w.values, precision), k)
+
+
+def test_experts_of_a_plain_type(shim: Shim) -> None:
+    weights = [make_plain("bf16", 70, 37, seed=e) for e in range(3)]
+    x, ids = make_x(5, 37, "float16"), np.array([[0, 2], [2, -1], [1, 0], [2, 2], [-1, 0]], np.int32)
+    y, _ = multiply(shim, x, "float16", weights, "bf16", ids=ids)
+    for row, e in enumerate(ids.ravel()):
+        token = x[row // 2 : row // 2 + 1]
+        expected = exact(token, "float16", weights[max(e, 0)].values, "bf16")
+        assert_close(y[row : row + 1], "float32", expected if e >= 0 else (0 * np.ones((1, 70)),) * 2, 37)
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)
