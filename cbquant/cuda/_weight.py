@@ -92,12 +92,13 @@ class Weight:
             The copy failed.
         """
         raw = np.empty(self.nbytes, np.uint8)
-        _driver.ready("to_host", self.device).download(self._memory, _BEFORE, raw, 0)
+        native = _driver.ready("to_host", self.device)
+        native.download(self._memory, _BEFORE, raw, 0)
         if self._layout is None:
             return QuantTensor(raw, self.format, self.shape)
         from cbquant.cuda import _planes
 
-        return _planes.from_blocks(raw, self._info, self._layout)
+        return _planes.from_blocks(native, raw, self._info, self._layout)
 
     def dequant(self, dtype: Any = "bfloat16", out: Any = None, stream: Any = None) -> Any:
         """The decoded values: `cbquant.cuda.dequant`."""
@@ -113,8 +114,9 @@ def load(tensor: QuantTensor | NDArray[Any], device: int = 0, stream: Any = None
     ----------
     tensor : QuantTensor or ndarray
         Blocks of a format of `cbquant.formats`, ``[N, K]``, ``[E, N, K]`` for experts, or of any shape to decode; an
-        ndarray of a plain type (float32, float16, bfloat16, float64, integers) is copied as that. Planes of FP8 and MX
-        become blocks of 32 codes and a float32 scale, those of mxfp4 and nvfp4 GGUF's blocks.
+        ndarray of a plain type (float32, float16, bfloat16, float64, integers) is copied as that. Planes of FP8, MX,
+        nf4 and fp4 become blocks of 32 codes and a float32 scale; mxfp4 GGUF's blocks; nvfp4 these too, or where it has
+        a number for the tensor, blocks of 64 with that number.
     device : int
         The index of the GPU.
     stream : int or stream, optional
@@ -129,8 +131,8 @@ def load(tensor: QuantTensor | NDArray[Any], device: int = 0, stream: Any = None
     CudaError
         There is no GPU, or too little memory on it.
     ValueError
-        A format without kernels: nf4 and fp4, planes of nvfp4 with a global scale other than 1, rows of planes that
-        are no multiple of 32, an unknown type. There is no such device.
+        Rows of planes that are no multiple of 32 (of nvfp4: 64); nf4 and fp4 whose scales belong to no multiple of 32
+        elements, FP8 with such tiles; an unknown type. There is no such device.
     TypeError
         A wrong type of tensor.
 

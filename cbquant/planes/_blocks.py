@@ -74,7 +74,7 @@ def to_blocks(
     pairs = np.ascontiguousarray(planes.codes).reshape(records["codes"].shape)
     records["scales"] = given.reshape(records["scales"].shape)
     for part in _steps(len(records), blocks):
-        records["codes"][part] = _pairs_to_halves(pairs[part])
+        records["codes"][part] = pairs_to_halves(pairs[part])
     return result
 
 
@@ -124,7 +124,7 @@ def from_blocks(buf: Any, fmt: str, shape: int | Sequence[int] | None = None) ->
         scales &= 0x7F  # blocks ignore the sign
     codes = np.empty(records["codes"].shape, np.uint8)
     for part in _steps(len(records), blocks):
-        codes[part] = _halves_to_pairs(np.ascontiguousarray(records["codes"][part]))
+        codes[part] = halves_to_pairs(np.ascontiguousarray(records["codes"][part]))
     if f.scales == "e4m3fn":
         return Planes(codes.reshape(*lead, dims[-1] // 2), scales, 1.0)
     return Planes(codes.reshape(*lead, groups, f.group // 2), scales, None)
@@ -173,7 +173,7 @@ def _steps(n: int, blocks: Format) -> Iterator[slice]:
 # is an integer.
 
 
-def _pairs_to_halves(pairs: NDArray[np.uint8]) -> NDArray[np.uint8]:
+def pairs_to_halves(pairs: NDArray[np.uint8]) -> NDArray[np.uint8]:
     words = pairs.view(f"u{pairs.shape[-1] // 2}")
     first, second = words[..., 0], words[..., 1]
     low, high = _nibbles(words.dtype)
@@ -182,7 +182,7 @@ def _pairs_to_halves(pairs: NDArray[np.uint8]) -> NDArray[np.uint8]:
     return np.stack([even.reshape(-1).view(np.uint8), odd.reshape(-1).view(np.uint8)], axis=-1).reshape(pairs.shape)
 
 
-def _halves_to_pairs(halves: NDArray[np.uint8]) -> NDArray[np.uint8]:
+def halves_to_pairs(halves: NDArray[np.uint8]) -> NDArray[np.uint8]:
     word = np.dtype(f"u{halves.shape[-1] // 2}")
     even, odd = (halves.reshape(-1)[i::2].copy().view(word) for i in (0, 1))
     low, high = _nibbles(word)

@@ -29,6 +29,22 @@ template <class T> CBQ_FN void table_to_float(W w, float x[4]) {
     x[3] = cbq_as_f32(second & 0xffff0000u);
 }
 
+// Any floats: look up each of their four bytes, and put those of a float together again.
+template <class T> CBQ_FN void book_to_float(W w, float x[4]) {
+    uint32_t b[4];
+#pragma unroll
+    for (int k = 0; k < 4; k++) {
+        uint32_t table[4] = {0, 0, 0, 0};
+#pragma unroll
+        for (int i = 0; i < 16; i++) table[i / 4] |= (cbq_as_u32(T::entry(i)) >> 8 * k & 255u) << 8 * (i % 4);
+        b[k] = lookup16(w, table);
+    }
+    uint32_t low[2] = {cu_permute(b[0], b[1], 0x5140), cu_permute(b[0], b[1], 0x7362)};
+    uint32_t high[2] = {cu_permute(b[2], b[3], 0x5140), cu_permute(b[2], b[3], 0x7362)};
+#pragma unroll
+    for (int i = 0; i < 4; i++) x[i] = cbq_as_f32(cu_permute(low[i / 2], high[i / 2], i % 2 ? 0x7632 : 0x5410));
+}
+
 // The code as the last byte of 2^23: subtracting 2^23 and the offset is exact, and needs no conversion. Signed codes
 // get 128 added first.
 template <class T> CBQ_FN void codes_to_float(W w, float x[4]) {
@@ -51,14 +67,19 @@ template <class T> CBQ_FN void group_scale(const uint8_t *b, uint32_t g, float &
     else m = T::min == CBQ_MIN_ONE ? T::dmin(b) : 0.0f;
 }
 
+// What is left to do once a code is multiplied with its scale: `tensor` is the tensor's number, the last four bytes of a block.
+template <class T> CBQ_FN float tensor_scale(const uint8_t *b) { return T::finish == SCALED ? 1.0f : cbq_as_f32(cbq_u32(b + T::bytes - 4, 4)); }
+template <class T> CBQ_FN float finished(float x, float tensor) { return T::finish == TIMES ? x * tensor : T::finish == OVER ? x / tensor : x; }
+
 // Elements 4 c .. 4 c + 3 of run r. Compiled with -fmad=false: products are exact, but the sign of a zero is not that
 // of a fused one.
 template <class T> CBQ_FN void decode4(const uint8_t *b, uint32_t r, uint32_t c, float s, float m, float x[4]) {
     W w = T::codes(b, r, 4 * c);
     if (T::has_table) table_to_float<T>(w, x);
+    else if (T::has_book) book_to_float<T>(w, x);
     else if (T::float8)
         for (int i = 0; i < 4; i++) x[i] = float8<T::float8>(w, i);
     else codes_to_float<T>(w, x);
 #pragma unroll
-    for (int i = 0; i < 4; i++) x[i] = T::min ? s * x[i] - m : s * x[i];
+    for (int i = 0; i < 4; i++) x[i] = T::min ? s * x[i] - m : finished<T>(s * x[i], tensor_scale<T>(b));
 }

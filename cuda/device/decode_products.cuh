@@ -28,16 +28,17 @@ template <class T> struct byte_codes {
         scale_bits = T::scales == CBQ_GROUPS ? 18 : T::scales == CBQ_FLOATS && !T::has_table ? 24 : 11,
         fused = !T::min && scale_bits + significant_bits(base + offset) <= 24,
     };
+    static_assert(T::finish == SCALED || fused, "what is finished is the product of a scale and a code");
     static_assert(!T::min || T::bits <= 5, "the product of a scale and a code is exact");
 
     CBQ_FN float widen(uint32_t w, int i) { // BASE + byte i of w
         uint32_t f = base == 128 ? cu_permute(w, 0x43000000u, 0x7044u + 0x100u * i) : cu_permute(w, 0x47000000u, 0x7404u + 0x10u * i);
         return cbq_as_f32(f);
     }
-    // Two weights, of bytes i and j of w; `shift` is what fused() made of s.
-    CBQ_FN uint32_t pair(uint32_t w, int i, int j, float s, float m, float shift) {
+    // Two weights, of bytes i and j of w; `shift` is what fused() made of s, `tensor` the number of the whole tensor.
+    CBQ_FN uint32_t pair(uint32_t w, int i, int j, float s, float m, float shift, float tensor = 1.0f) {
         float x = widen(w, i), y = widen(w, j);
-        if (fused) return cu_pack_bf16(fmaf(s, x, shift), fmaf(s, y, shift));
+        if (fused) return cu_pack_bf16(finished<T>(fmaf(s, x, shift), tensor), finished<T>(fmaf(s, y, shift), tensor));
         x -= base + offset;
         y -= base + offset;
         return T::min ? cu_pack_bf16(fmaf(s, x, -m), fmaf(s, y, -m)) : cu_pack_bf16(s * x, s * y);
@@ -71,10 +72,19 @@ template <class T> CBQ_FN void decode8(const uint8_t *row, uint32_t r, uint32_t 
     if (T::has_table) {
         uint32_t low, high; // first and second alternate in there
         look_up8<T>(first | second << 4, low, high);
-        pairs[0] = codes::pair(low, 0, 2, s[0], m[0], shift[0]);
-        pairs[1] = codes::pair(high, 0, 2, s[0], m[0], shift[0]);
-        pairs[2] = codes::pair(low, 1, 3, s[1], m[1], shift[1]);
-        pairs[3] = codes::pair(high, 1, 3, s[1], m[1], shift[1]);
+        float tensor = tensor_scale<T>(b);
+        pairs[0] = codes::pair(low, 0, 2, s[0], m[0], shift[0], tensor);
+        pairs[1] = codes::pair(high, 0, 2, s[0], m[0], shift[0], tensor);
+        pairs[2] = codes::pair(low, 1, 3, s[1], m[1], shift[1], tensor);
+        pairs[3] = codes::pair(high, 1, 3, s[1], m[1], shift[1], tensor);
+        return;
+    }
+    if (T::has_book) {
+        float x[8];
+        book_to_float<T>(first, x);
+        book_to_float<T>(second, x + 4);
+#pragma unroll
+        for (int i = 0; i < 4; i++) pairs[i] = cu_pack_bf16(s[0] * x[2 * i], s[0] * x[2 * i + 1]);
         return;
     }
     if (T::float8) {

@@ -9,20 +9,22 @@
 #include "plane_blocks.cuh"
 
 // The kinds, as members. Codes are unsigned bytes of `bits` bits after adding `bias` (in decode_products.cuh: a table's values
-// times `multiple` are integers of so many bits).
-#define LINEAR(o, n) \
-    enum { offset = o, has_table = 0, is_signed = 0, multiple = 1, bits = n, float8 = 0 }; \
-    CBQ_FN constexpr float entry(int) { return 0; }
-#define TABLE(values, times, n) \
-    enum { offset = 0, has_table = 1, is_signed = 0, multiple = times, bits = n, float8 = 0 }; \
-    CBQ_FN float entry(int i) { return values[i]; }
-#define SIGNED(n) \
-    enum { offset = 0, has_table = 0, is_signed = 1, multiple = 1, bits = n, float8 = 0 }; \
-    CBQ_FN constexpr float entry(int) { return 0; }
+// times `multiple` are integers of so many bits). A book is a table of any floats.
+#define CODES(o, table, own, sign, times, n, f8, last) \
+    enum { offset = o, has_table = table, has_book = own, is_signed = sign, multiple = times, bits = n, float8 = f8, finish = last };
+#define NO_TABLE CBQ_FN constexpr float entry(int) { return 0; }
+#define TABLE_OF(values) CBQ_FN float entry(int i) { return values[i]; }
 
-#define FLOAT8(kind) \
-    enum { offset = 0, has_table = 0, is_signed = 0, multiple = 1, bits = 8, float8 = kind }; \
-    CBQ_FN constexpr float entry(int) { return 0; }
+#define LINEAR(o, n) CODES(o, 0, 0, 0, 1, n, 0, SCALED) NO_TABLE
+#define TABLE(values, times, n) CODES(0, 1, 0, 0, times, n, 0, SCALED) TABLE_OF(values)
+#define SIGNED(n) CODES(0, 0, 0, 1, 1, n, 0, SCALED) NO_TABLE
+#define FLOAT8(kind) CODES(0, 0, 0, 0, 1, 8, kind, SCALED) NO_TABLE
+#define BOOK(values) CODES(0, 0, 1, 0, 1, 4, 0, SCALED) TABLE_OF(values)
+#define TABLE_TIMES(values, times, n) CODES(0, 1, 0, 0, times, n, 0, TIMES) TABLE_OF(values)
+#define TABLE_OVER(values, times, n) CODES(0, 1, 0, 0, times, n, 0, OVER) TABLE_OF(values)
+
+// A value is code times scale; then times, or over, the tensor's number.
+enum { SCALED, TIMES, OVER };
 
 #define CBQ_TRAITS(f, format_tag, n, size, grp, kind, scl, mn, imatrix, doc) \
     CBQ_DOORS(f, size, scl, mn) \

@@ -71,13 +71,32 @@ static PyObject *kernels(PyObject *module, PyObject *argument) {
     return list;
 }
 
+typedef struct {
+    const char *block, *member, *type;
+    size_t offset, nbytes;
+} plane_field;
+#define FIELD(f, member, type) {#f, #member, type, offsetof(cbq_##f##_block, member), sizeof(((cbq_##f##_block *)0)->member)},
+static const plane_field plane_fields[] = {CBQ_PLANE_FIELDS(FIELD)};
+
+static PyObject *fields_of(const char *block) {
+    PyObject *list = PyList_New(0);
+    for (size_t i = 0; list && i < sizeof plane_fields / sizeof *plane_fields; i++) {
+        const plane_field *f = &plane_fields[i];
+        if (strcmp(f->block, block) != 0) continue;
+        PyObject *row = Py_BuildValue("(ssnn)", f->member, f->type, (Py_ssize_t)f->offset, (Py_ssize_t)f->nbytes);
+        if (!row || PyList_Append(list, row)) Py_CLEAR(list);
+        Py_XDECREF(row);
+    }
+    return list;
+}
+
 static PyObject *list_plane_blocks(PyObject *module, PyObject *none) {
     (void)module, (void)none;
     const Py_ssize_t n = sizeof plane_blocks / sizeof *plane_blocks;
     PyObject *list = PyList_New(n);
     for (Py_ssize_t i = 0; list && i < n; i++) {
         const cbq_format *f = &plane_blocks[i];
-        PyObject *row = Py_BuildValue("(siii)", f->name, f->tag, f->elements, f->bytes);
+        PyObject *fields = fields_of(f->name), *row = fields ? Py_BuildValue("(siiiN)", f->name, f->tag, f->elements, f->bytes, fields) : NULL;
         if (!row) Py_CLEAR(list);
         else PyList_SET_ITEM(list, i, row);
     }
@@ -87,6 +106,7 @@ static PyObject *list_plane_blocks(PyObject *module, PyObject *none) {
 PyMethodDef cbq_kernel_methods[] = {
     {"dequant", CBQ_FAST(dequant), "dequant(tag, dtype, blocks, offset, n_blocks, out, out_offset, stream) -> the kernel's name"},
     {"kernels", kernels, METH_O, "kernels(device) -> list of dicts: name, registers, shared_bytes, local_bytes, max_threads, binary_version"},
-    {"plane_blocks", list_plane_blocks, METH_NOARGS, "plane_blocks() -> list of (name, tag, elements, bytes): what planes are on the device"},
+    {"plane_blocks", list_plane_blocks, METH_NOARGS,
+     "plane_blocks() -> list of (name, tag, elements, bytes, fields): what planes are on the device. fields: (member, NumPy's type, offset, bytes)"},
     {NULL, NULL, 0, NULL},
 };

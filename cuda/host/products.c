@@ -64,6 +64,8 @@ static int get_problem(PyObject *object, cbq_cuda_product *p, const cbq_format *
     }
     *format = cbq_cuda_format(p->tag);
     if (!*format) return -1;
+    if (p->k / (uint64_t)(*format)->elements * (uint64_t)(*format)->bytes > UINT32_MAX)
+        return PyErr_Format(PyExc_ValueError, "k: rows of %lld elements (%s) are too long", (long long)v[4], (*format)->name), -1;
     if (p->k && p->k % (uint64_t)(*format)->elements == 0) return 0;
     PyErr_Format(PyExc_ValueError, "k: expected a multiple of %d (%s) from 1 up, got %lld", (*format)->elements, (*format)->name, (long long)v[4]);
     return -1;

@@ -15,7 +15,19 @@ from tests.cuda.products import from_bf16, to_bf16
 from tests.paths import as_float
 
 SHAPE = (70, 256)
-FORMATS = ["mxfp4", "fp8_e4m3", "fp8_e5m2", "mxfp8_e4m3", "mxfp8_e5m2", "mxfp6_e3m2", "mxfp6_e2m3", "mxint8"]
+FORMATS = [
+    "mxfp4",
+    "nvfp4",
+    "nf4",
+    "fp4",
+    "fp8_e4m3",
+    "fp8_e5m2",
+    "mxfp8_e4m3",
+    "mxfp8_e5m2",
+    "mxfp6_e3m2",
+    "mxfp6_e2m3",
+    "mxint8",
+]
 DTYPES = {"float32": np.float32, "float16": np.float16, "bfloat16": np.uint16}
 
 
@@ -80,9 +92,51 @@ def test_six_bits_that_share_bytes(native: Any) -> None:
         check(cbquant.QuantTensor.from_planes(fmt, packed, t.scales, packed=True))  # type: ignore[arg-type]
 
 
-def test_nvfp4_without_a_global_scale(native: Any) -> None:
-    codes = np.resize(np.arange(256, dtype=np.uint8), (5, 64))
-    check(cbquant.QuantTensor.from_planes("nvfp4", codes, np.full((5, 8), 0x30, np.uint8)))  # type: ignore[arg-type]
+def nvfp4(scales: Any, *global_scale: Any) -> PlanesTensor:
+    """All codes, two to a byte, in rows of 128."""
+    codes = np.resize(np.arange(256, dtype=np.uint8), (len(scales), 64))
+    words = dict(zip(("global_scale", "global_scale_is"), global_scale, strict=False))
+    return cbquant.QuantTensor.from_planes("nvfp4", codes, scales, **words)  # type: ignore[return-value]
+
+
+def test_nvfp4_without_a_global_scale_is_gguf_s(native: Any) -> None:
+    t = nvfp4(np.full((5, 8), 0x30, np.uint8))
+    check(t)
+    assert cuda.load(t).nbytes == 5 * 2 * 36
+    check(nvfp4(np.full((5, 8), 0x30, np.uint8), 1.0, "divisor"))
+
+
+#: Numbers whose order of products and quotients shows in the last bit, and those that leave the range.
+TENSOR_SCALES = [0.1, 1 / 3, 3e-39, 1.7e38, -2.3, 0.0]
+
+
+@pytest.mark.parametrize("how", ["multiplier", "divisor"])
+def test_nvfp4_with_every_scale(native: Any, how: str) -> None:
+    """Each scale beside all codes, negative ones and NaN among them; with and without a number for the tensor."""
+    scales = np.arange(256, dtype=np.uint8).repeat(2).reshape(-1, 8)
+    check(nvfp4(scales))
+    for number in TENSOR_SCALES:
+        if number or how == "multiplier":
+            check(nvfp4(scales, np.float32(number), how))
+
+
+@pytest.mark.parametrize("fmt", ["nf4", "fp4"])
+@pytest.mark.parametrize(("shape", "block"), [((6, 32), 64), ((5, 2, 96), 128), ((64,), 32), ((2, 64), 4096)], ids=str)
+def test_runs_of_any_length(native: Any, fmt: str, shape: tuple[int, ...], block: int) -> None:
+    """A block's end is any row's; codes keep the shape of bitsandbytes."""
+    n, rng = int(np.prod(shape)), np.random.default_rng(block)
+    codes = rng.integers(0, 256, (n // 2, 1), np.uint8)
+    for scales in (rng.standard_normal(-(-n // block)).astype(np.float32), np.float16([np.inf] * -(-n // block))):
+        t = cbquant.QuantTensor.from_planes(fmt, codes, scales, shape=shape, block=block)
+        check(t)  # type: ignore[arg-type]
+        assert cuda.load(t).to_host().codes.shape == codes.shape  # type: ignore[attr-defined]
+
+
+def test_nested_scales(native: Any) -> None:
+    rng = np.random.default_rng(0)
+    codes, scales = rng.integers(0, 256, (1024, 1), np.uint8), rng.integers(0, 256, 32, np.uint8)
+    nested = (rng.random(2).astype(np.float32), rng.standard_normal(256).astype(np.float32), 0.3, 16)
+    check(cbquant.QuantTensor.from_planes("nf4", codes, scales, shape=(16, 128), nested=nested))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("precision", ["bf16", "f32"])
@@ -110,9 +164,15 @@ def test_experts(native: Any) -> None:
 @pytest.mark.parametrize(
     ("message", "make"),
     [
-        ("planes of nf4 have no kernels on GPUs", lambda: quantized("nf4")),
         ("k=48 is not a multiple of 32", lambda: quantized("fp8_e4m3", (4, 48))),
-        ("global_scale: blocks of nvfp4 have none, expected 1, got", lambda: quantized("nvfp4", (4, 64))),
+        ("k=48 is not a multiple of 32 .*; load.tensor.dequant... takes any shape", lambda: quantized("nf4", (4, 48))),
+        ("k=96 is not a multiple of 64", lambda: quantized("nvfp4", (4, 96))),
+        (
+            "a scale belongs to 48 elements in order, no multiple of 32",
+            lambda: cbquant.QuantTensor.from_planes(
+                "nf4", np.zeros(48, np.uint8), np.ones(2, np.float32), shape=(3, 32), block=48
+            ),
+        ),
         (
             "tiles of 24 columns are no multiple of 32",
             lambda: any_codes("fp8_e4m3", np.ones((70, 11), np.float32), tile=(1, 24)),

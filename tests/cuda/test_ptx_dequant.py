@@ -10,8 +10,10 @@ import pytest
 
 import cbquant
 from cbquant import reference
+from cbquant._formats import Format
 from cbquant.testing import assert_bits_equal
 from tests import ptx
+from tests.cuda.planes import KINDS, blocks_of, quantized
 from tests.cuda.products import MARGIN
 from tests.cuda.ptx_modules import ARCHITECTURES, load_kernels
 from tests.paths import BLOCK_FORMATS, ROOT, as_float, random_blocks
@@ -29,15 +31,17 @@ def module(request: pytest.FixtureRequest) -> ptx.Loaded:
     return load_kernels("dequant", request.param)
 
 
-def decode(module: ptx.Loaded, fmt: str, dtype: str, blocks: np.ndarray, stats: Counter | None = None) -> np.ndarray:
+def decode(
+    module: ptx.Loaded, fmt: str | Format, dtype: str, blocks: np.ndarray, stats: Counter | None = None
+) -> np.ndarray:
     """The device's values as float32 or float16, or as bfloat16's bits; every one of them must have been stored."""
-    f = cbquant._formats.get(fmt)
+    f = fmt if isinstance(fmt, Format) else cbquant._formats.get(fmt)
     n = blocks.size // f.bytes
     out = ptx.Buffer.poison(n * f.elements, np.uint16 if dtype == "bfloat16" else np.dtype(dtype))
     blocks_per_cta = THREADS if f.kind == "plain" else TILE // f.elements
     source = ptx.Buffer(np.append(blocks, np.full(MARGIN, 0xFF, np.uint8)), "blocks")
     args = struct.pack("3Q", source.address, out.address, n)
-    name = f"cbq_dequant_{fmt}_{SUFFIX[dtype]}"
+    name = f"cbq_dequant_{f.name}_{SUFFIX[dtype]}"
     buffers = [source, out]
     ptx.run(module, name, grid=-(-n // blocks_per_cta), block=THREADS, args=[args], stats=stats, buffers=buffers)
     assert len(out.unwritten()) == 0
@@ -50,6 +54,13 @@ def test_device_code_equals_reference(module: ptx.Loaded, fmt: str, dtype: str) 
     blocks = random_blocks(fmt, 150)
     expected = reference.dequant(blocks, fmt, dtype=dtype)
     assert_bits_equal(as_float(decode(module, fmt, dtype, blocks)), as_float(expected), fmt=fmt)
+
+
+@pytest.mark.parametrize(("fmt", "how"), KINDS)
+def test_device_code_equals_planes(module: ptx.Loaded, fmt: str, how: str) -> None:
+    t = quantized(fmt, how, 5, 1024)
+    info, blocks = blocks_of(t)
+    assert_bits_equal(decode(module, info, "float32", blocks), t.dequant().ravel())
 
 
 @pytest.mark.parametrize("fmt", cbquant.testing.names())

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 import cbquant
 from tests import ptx
+from tests.cuda.planes import KINDS, quantized, weights_of
 from tests.cuda.products import (
     CODES,
     MARGIN,
@@ -51,7 +52,7 @@ def multiply(
 ) -> NDArray[np.float32]:
     """y; every element must have been stored. The arguments are the product_args of cuda/device/work.cuh."""
     (n, k), m, tokens = w.values.shape, len(x), 64 if kernel.endswith("_64") else 8
-    long = w.fmt not in PLAIN and (tokens == 8 or cbquant._formats.get(w.fmt).elements > 128)
+    long = w.fmt not in PLAIN and (tokens == 8 or (w.fmt in FORMATS and cbquant._formats.get(w.fmt).elements > 128))
     step = 256 if long else 128
     steps = -(-k // step)
     ctas = min(ctas, -(-m // tokens) * -(-n // ROWS) * steps)
@@ -87,6 +88,15 @@ def test_plain_types(module: ptx.Loaded, fmt: str, kernel: str, m: int, k: int) 
     w, x = make_plain(fmt, 70, k), make_x(m, k, "bfloat16")
     y = multiply(module, kernel, x, "bfloat16", w, 3)
     assert_close(y, "float32", exact(x, "bfloat16", w.values, kernel.split("_")[0]), k)
+
+
+@pytest.mark.parametrize(("fmt", "how"), KINDS)
+def test_planes(module: ptx.Loaded, fmt: str, how: str) -> None:
+    w = weights_of(quantized(fmt, how, 70, 320))
+    for kernel, m in (("bf16_8", 5), ("bf16_64", 17)):
+        x = make_x(m, 320, "bfloat16")
+        y = multiply(module, kernel, x, "bfloat16", w, 3)
+        assert_close(y, "float32", exact(x, "bfloat16", w.values, "bf16"), 320)
 
 
 @pytest.mark.parametrize("seed", range(3))

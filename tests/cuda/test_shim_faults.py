@@ -56,6 +56,8 @@ def one_format(folder: Path) -> Path:
     text = (ROOT / "cuda" / "kernels" / "matmul.cu").read_text().replace("../host/", f"{ROOT}/cuda/host/")
     text, count = re.subn(r"CBQ_FORMATS\((\w+), CBQ_NOTHING\)", r"CBQ_FORMAT_q4_0(\1, CBQ_NOTHING)", text)
     assert count == 2
+    text, count = re.subn(r"CBQ_PLA(NE_BLOCKS|IN_PRODUCTS)\(\w+\)", "", text)
+    assert count == 4
     folder.mkdir(parents=True, exist_ok=True)
     source.write_text(text)
     return source
