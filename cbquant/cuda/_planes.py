@@ -19,7 +19,7 @@ from cbquant.planes._tensor import PlanesTensor
 
 Bytes = NDArray[np.uint8]
 
-#: The blocks of cuda/device/plane_blocks.h that a format of planes becomes. mxfp4 becomes GGUF's, and so does nvfp4 where
+#: The blocks of cuda/device/plane_blocks.h that a format of planes becomes. mxfp4 becomes GGUF's, as does nvfp4 where
 #: they can hold it.
 _BLOCKS = {
     "fp8_e4m3": "e4m3_codes",

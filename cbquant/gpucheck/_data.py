@@ -27,9 +27,16 @@ def finite_rows(fmt: Format, rows: int, k: int, seed: int = 0) -> Bytes:
     bad = ~((largest > SMALLEST) & (largest < LARGEST))
     if bad.any():
         x = np.random.default_rng(seed).standard_normal((int(bad.sum()), k)).astype(np.float32)
-        imatrix = np.ones(k, np.float32) if fmt.needs_imatrix else None
-        blocks[bad] = cbquant.quantize(x, fmt.name, imatrix=imatrix)
+        blocks[bad] = encoded(x, fmt)
     return blocks
+
+
+def encoded(x: NDArray[np.float32], fmt: Format) -> Bytes:
+    """[rows, row bytes]: of formats of blocks and of plain floats."""
+    if fmt.kind == "plain":
+        values = {"f32": x, "f16": x.astype(np.float16), "bf16": to_bf16(x)}[fmt.name]
+        return values.view(np.uint8)
+    return cbquant.quantize(x, fmt.name, imatrix=np.ones(x.shape[-1], np.float32) if fmt.needs_imatrix else None)
 
 
 def row_that_is_no_number(fmt: Format, k: int) -> Bytes | None:

@@ -17,6 +17,7 @@ from cbquant._formats import Format
 from cbquant.cuda import _driver
 
 OK, FAILED, NOT_RUN, BEGUN = "ok", "failed", "not run", "begun"
+PLAIN_FLOATS = ("f32", "f16", "bf16")
 #: What a line of a results file is: item, state, text, seconds, data.
 Line = dict[str, Any]
 
@@ -50,6 +51,11 @@ class Context:
     @property
     def blocks(self) -> list[Format]:
         return [f for f in self.formats if f.kind != "plain"]
+
+    @property
+    def multiplied(self) -> list[Format]:
+        """Those that products take: of plain types the floats of up to 32 bits."""
+        return [f for f in self.formats if f.kind != "plain" or f.name in PLAIN_FLOATS]
 
     @property
     def left(self) -> float:

@@ -19,18 +19,21 @@ from cbquant.gpucheck._correctness import (
 )
 from cbquant.gpucheck._items import Context
 
-#: One for each kind of blocks.
-FORMATS = ("fp8_e4m3", "fp8_e5m2", "mxint8")
-SHAPES = ((1, 70, 256), (9, 129, 1056), (65, 300, 512))
+#: One for each kind of blocks, and what the number of the whole tensor is, where there is one.
+FORMATS = (
+    *((name, "multiplier") for name in ("fp8_e4m3", "fp8_e5m2", "mxint8", "mxfp4", "nf4", "fp4", "nvfp4")),
+    ("nvfp4", "divisor"),
+)
+SHAPES = ((1, 70, 256), (9, 129, 1088), (65, 300, 512))
 
 
-def check(context: Context, fmt: str) -> dict[str, Any]:
+def check(context: Context, fmt: str, how: str) -> dict[str, Any]:
     """The CPU's bits for each dtype, and products at odd shapes."""
     worst: dict[str, float] = {}
     for m, n, k in SHAPES[:2] if context.small else SHAPES:
         values = np.random.default_rng([m, n]).standard_normal((n, k)).astype(np.float32)
-        planes = cbquant.planes.quantize(values, fmt)
-        tensor = cbquant.QuantTensor.from_planes(fmt, planes.codes, planes.scales)
+        codes, scales, number = cbquant.planes.quantize(values, fmt, global_scale_is=how)
+        tensor = cbquant.QuantTensor.from_planes(fmt, codes, scales, global_scale=number, global_scale_is=how)
         weight = cuda.load(tensor, context.device)
         compare_decoded(context, weight, tensor, f"{n} x {k}")
         w = _data.from_bf16(_data.to_bf16(tensor.dequant())).astype(np.float64)

@@ -42,8 +42,9 @@ def test_every_kernel_of_some_formats_passes(native: Any) -> None:
     context = make_context()
     lines = results(_correctness.items(context), context)
     assert {line["state"] for line in lines.values()} == {OK}, [line["text"] for line in lines.values()]
-    of_formats = {f"{op} {name}" for op in ("dequant", "matmul", "moe") for name in NAMES} - {"matmul f16", "moe f16"}
-    assert set(lines) == of_formats | {"planes fp8_e4m3", "planes fp8_e5m2", "planes mxint8"}
+    of_formats = {f"{op} {name}" for op in ("dequant", "matmul", "moe") for name in NAMES}
+    planes = ("fp8_e4m3", "fp8_e5m2", "mxint8", "mxfp4", "nf4", "fp4", "nvfp4", "nvfp4 over a number")
+    assert set(lines) == of_formats | {f"planes {name}" for name in planes}
     assert lines["matmul q4_0"]["data"]["L2 f32, float32"] < 1e-6
 
 
