@@ -15,7 +15,7 @@ import numpy as np
 import cbquant
 from cbquant import cuda
 from cbquant._formats import Format
-from cbquant.gpucheck import _ceilings, _data
+from cbquant.gpucheck import _ceilings, _data, _operator_speed
 from cbquant.gpucheck._ceilings import need_torch, timer
 from cbquant.gpucheck._items import Context, Item, NotRun, checkout
 from cbquant.gpucheck._peers import PEERS
@@ -42,6 +42,7 @@ def items(context: Context) -> Iterator[Item]:
         yield Item(f"moe {fmt.name}", partial(moe, context, fmt))
     for fmt in [*main, *others]:
         yield Item(f"dequant {fmt.name}", partial(dequant, context, fmt))
+    yield from _operator_speed.items(context)
     for fmt in main:
         yield Item(f"layer {fmt.name}", partial(products, context, fmt, (1, 8, 64), LAYER))
     for name in PEERS:

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import cbquant
+from cbquant._buffer import PLAIN_DTYPES
 from cbquant._formats import Format
 
 Bytes = NDArray[np.uint8]
@@ -34,8 +35,7 @@ def finite_rows(fmt: Format, rows: int, k: int, seed: int = 0) -> Bytes:
 def encoded(x: NDArray[np.float32], fmt: Format) -> Bytes:
     """[rows, row bytes]: of formats of blocks and of plain floats."""
     if fmt.kind == "plain":
-        values = {"f32": x, "f16": x.astype(np.float16), "bf16": to_bf16(x)}[fmt.name]
-        return values.view(np.uint8)
+        return to_bf16(x).view(np.uint8) if fmt.name == "bf16" else x.astype(PLAIN_DTYPES[fmt.name]).view(np.uint8)
     return cbquant.quantize(x, fmt.name, imatrix=np.ones(x.shape[-1], np.float32) if fmt.needs_imatrix else None)
 
 

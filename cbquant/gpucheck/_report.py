@@ -104,6 +104,8 @@ def show(report: Report) -> None:
             show_rows(rows, what)
     if rows := [row for row in report["rows"] if row["what"] == "dequant"]:
         _show_dequant(rows)
+    if rows := [row for row in report["rows"] if row["what"] == "operator"]:
+        _show_operators(rows)
     _show_aims(report)
 
 
@@ -183,6 +185,21 @@ def _show_dequant(rows: list[dict[str, Any]]) -> None:
     columns = [Column("format"), *(Column(name, right=True) for name in ("ms", "TB/s", "of copy"))]
     cells = [
         (r["format"], f"{r['seconds'] * 1e3:.3f}", f"{r['bytes'] / r['seconds'] / 1e12:.2f}", f"{r['of_copy']:.2f}")
+        for r in rows
+    ]
+    print_table(columns, cells)
+
+
+def _show_operators(rows: list[dict[str, Any]]) -> None:
+    print("\nOperators of DeepSeek-V4, bytes read and written, and how many times as fast as torch's expression:")
+    columns = [Column("operator"), *(Column(name, right=True) for name in ("us", "of copy", "x torch"))]
+    cells = [
+        (
+            r["format"],
+            f"{r['seconds'] * 1e6:.1f}",
+            f"{r['of_copy']:.2f}",
+            f"{r['times_torch']:.2f}" if "times_torch" in r else "",
+        )
         for r in rows
     ]
     print_table(columns, cells)

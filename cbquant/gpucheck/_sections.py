@@ -32,6 +32,7 @@ SECTIONS = (
     Section("ceilings", "what memory and tensor cores give", 25, counts=False),
     Section("instructions", "wrapped instructions against their formulas", 35),
     Section("correctness", "every kernel for every format", 140),
+    Section("operators", "cbquant.cuda.deepseek against float64", 30),
     Section("graphs", "CUDA graphs, no allocation with out=", 25),
     Section("sanitizer", "compute-sanitizer on a small run", 60),
     Section("benchmarks", "speed", 300, counts=False),

@@ -19,6 +19,7 @@ MODULES = {
     "ceilings": "_ceilings",
     "instructions": "_instructions",
     "correctness": "_correctness",
+    "operators": "_operators",
     "graphs": "_graphs",
     "sanitizer": "_sanitizer",
     "benchmarks": "_benchmarks",

@@ -16,7 +16,19 @@ from numpy.typing import NDArray
 import cbquant
 from cbquant import _formats, cuda
 from cbquant.cuda import _workspace
-from cbquant.gpucheck import _benchmarks, _ceilings, _correctness, _graphs, _instructions, _items, _sections, _timing
+from cbquant.gpucheck import (
+    _benchmarks,
+    _ceilings,
+    _correctness,
+    _graphs,
+    _instructions,
+    _items,
+    _operator_speed,
+    _operators,
+    _report,
+    _sections,
+    _timing,
+)
 from cbquant.gpucheck._items import FAILED, NOT_RUN, OK, Context, Wrong
 from tests.cuda import fake_torch
 from tests.cuda.shim import KERNEL_INCLUDES, Shim, build, why_not
@@ -138,6 +150,46 @@ def test_big_decoding_says_what_it_lacks(native: Any) -> None:
         _correctness.check_many(make_context("q4_0"))
 
 
+# ---- operators ----
+
+
+def test_every_operator_passes(native: Any) -> None:
+    context = make_context()
+    lines = results(_operators.items(context), context)
+    assert {line["state"] for line in lines.values()} == {OK}, [line["text"] for line in lines.values()]
+    assert set(lines) == set(cbquant.deepseek.__all__)
+
+
+@pytest.mark.parametrize(
+    ("name", "number", "text"),
+    [
+        ("vector_add", -1, r"float32, shape \(3, 40\): nan at \(0, 0\), expected .* inf times the tolerance"),
+        ("indexer_topk", -1, r"at \(0, 0\), expected"),
+        ("indexer_select", -1, r"at \(0, 0\), expected"),
+        ("route", -1, r"weights: nan at \(0, 0\)"),
+        ("route", -2, "ids are no 6 different experts of 64"),
+    ],
+)
+def test_a_wrong_element_of_an_operator_is_found(
+    native: Any, monkeypatch: pytest.MonkeyPatch, name: str, number: int, text: str
+) -> None:
+    """The first one of a result is as it was before."""
+
+    def spoil(arguments: Any) -> None:
+        if arguments[1] in (name, "indexer_topk"):
+            memory, offset, *_ = arguments[2][number]
+            bits_of(memory, offset, 4, ctypes.c_uint8)[:] = b"\xff" * 4
+
+    broken = Broken(native, "run_operator", spoil)
+    monkeypatch.setattr("cbquant.cuda._driver._native", broken)
+    context = make_context()
+    lines = results((item for item in _operators.items(context) if item.name == name), context)
+    for key in [key for key in _workspace._workspaces if key[0] is broken]:
+        del _workspace._workspaces[key]
+    assert lines[name]["state"] == FAILED
+    assert re.search(text, lines[name]["text"])
+
+
 # ---- instructions ----
 
 
@@ -193,6 +245,9 @@ def torch(shim: Shim, monkeypatch: pytest.MonkeyPatch) -> Any:
     for name, value in {"EXPERTS": 4, "EXPERT_N": 64, "EXPERT_K": 256, "TOKENS": 16, "PICKS": 2}.items():
         monkeypatch.setattr(_benchmarks, name, value)
     monkeypatch.setattr(_benchmarks, "MANY", (16, 64))
+    sizes = {"TOKENS": 8, "WIDTH": 64, "POSITIONS": 64, "CHOSEN": 8, "HEADS": 4, "HEAD": 32, "EXPERTS": 16}
+    for name, value in sizes.items():
+        monkeypatch.setattr(_operator_speed, name, value)
     monkeypatch.setattr(_ceilings, "SIDE", 64)
     monkeypatch.setattr(_ceilings, "COPY_BYTES", 1 << 16)
     monkeypatch.setattr(_timing.Timer, "LEAST", 2)
@@ -201,7 +256,7 @@ def torch(shim: Shim, monkeypatch: pytest.MonkeyPatch) -> Any:
     return module
 
 
-def test_ceilings_and_benchmarks_run_through(torch: Any) -> None:
+def test_ceilings_and_benchmarks_run_through(torch: Any, capsys: pytest.CaptureFixture[str]) -> None:
     context = make_context("q4_0", "q8_0")
     lines = results(_ceilings.items(context), context) | results(_benchmarks.items(context), context)
     peers = {"bitsandbytes nf4", "humming int4"}
@@ -209,7 +264,9 @@ def test_ceilings_and_benchmarks_run_through(torch: Any) -> None:
     assert set(states.values()) == {OK}, [line["text"] for line in lines.values()]
     assert list(states) == [
         *("device to device copy", "bf16 matmul (cuBLAS)"),
-        *("products q4_0", "moe q4_0", "dequant q4_0", "dequant q8_0", "layer q4_0", "products q8_0"),
+        *("products q4_0", "moe q4_0", "dequant q4_0", "dequant q8_0"),
+        *(f"operator {name}" for name in _operator_speed.cases()),
+        *("layer q4_0", "products q8_0"),
     ]
     assert torch.cuda.captures > 10
     rows = [row for line in lines.values() for row in (line.get("data") or {}).get("rows", [])]
@@ -226,6 +283,9 @@ def test_ceilings_and_benchmarks_run_through(torch: Any) -> None:
     ]
     assert all(row["captured"] for row in rows)
     assert 3 < rows[0]["budget"] < 5
+    assert {row["format"] for row in rows if "times_torch" in row} == set(_operator_speed.PEERS)
+    _report._show_operators([row for row in rows if row["what"] == "operator"])
+    assert re.search(r"indexer_topk +\d+\.\d +\d+\.\d\d +1\.00\n", capsys.readouterr().out)
     outcome = _sections.Outcome(_sections.SECTIONS[-1], list(lines.values()), 1.0)
     assert outcome.count(NOT_RUN) == 2
     for peer in peers:
