@@ -33,6 +33,8 @@ class Native(Protocol):
     ARCHITECTURES: str
     RUNTIME: int
     MARGIN: int
+    MOST_LISTED: int
+    MOST_COLUMNS: int
     Event: Any
 
     # cuda/host/device.c

@@ -18,6 +18,8 @@ _BY_CODE = {(code, bits): name for name, (code, bits, _) in TYPES.items()}
 _BY_CODE |= {(1, 16): "uint16", (0, 64): "int64", (2, 64): "float64"}
 _BY_TYPESTR = {"<f4": "float32", "<f2": "float16", "<V2": "bfloat16", "<u2": "uint16", "<i4": "int32", "<i8": "int64"}
 _BY_TYPESTR["<f8"] = "float64"
+# Addresses have 64 bits, and no array is as large as this: C adds sizes without a look.
+_ADDRESSES, _MOST_BYTES = 1 << 64, 1 << 60
 
 
 @dataclass(frozen=True)
@@ -124,7 +126,7 @@ def _from_dlpack(native: Native, array: Any, name: str, stream: int, writable: b
 
 def _from_interface(native: Native, array: Any, name: str, wanted: int, stream: int, writable: bool) -> Operand:
     interface = array.__cuda_array_interface__
-    address, read_only = interface["data"]
+    address, read_only = _data_of(interface, name)
     if writable and read_only:
         raise ValueError(f"{name}: expected a writable array, got a read-only one")
     if interface.get("mask") is not None:
@@ -132,18 +134,60 @@ def _from_interface(native: Native, array: Any, name: str, wanted: int, stream: 
     dtype = _BY_TYPESTR.get(interface["typestr"].replace("|", "<"))
     if dtype is None:
         raise TypeError(f"{name}: expected {', '.join(TYPES)}, got {interface['typestr']}")
-    shape = tuple(interface["shape"])
-    steps = interface.get("strides")
     itemsize = np.dtype(interface["typestr"]).itemsize
-    if steps is not None and any(step % itemsize or step < 0 for step in steps):
-        raise ValueError(f"{name}: expected strides of whole elements from 0, got {steps} bytes")
-    strides = _steps(shape) if steps is None else tuple(step // itemsize for step in steps)
+    shape, strides = _places_of(interface, name, itemsize)
     extent = 0 if 0 in shape else 1 + sum((n - 1) * step for n, step in zip(shape, strides, strict=True))
-    device = native.pointer_device(address) if extent else wanted
+    if extent * itemsize > _MOST_BYTES or address + extent * itemsize > _ADDRESSES:
+        raise ValueError(
+            f"{name}: expected an array in memory, got {extent * itemsize} bytes from address {address:#x}"
+        )
+    try:
+        device = native.pointer_device(address) if extent else wanted
+    except ValueError as error:
+        raise ValueError(f"{name}: {error}") from None
     before = interface.get("stream")
     if before is not None and extent and _stream.handle(before) != stream:
         native.order(device, _stream.handle(before), stream)
     return Operand(native.borrow(device, address, extent * itemsize), 0, shape, strides, dtype, array)
+
+
+def device_of_interface(native: Native, array: Any) -> int:
+    """Where an array's memory is; 0 where it has none, or where something is wrong with it, which `take` says."""
+    interface = array.__cuda_array_interface__
+    try:
+        address, _ = _data_of(interface, "")
+        return native.pointer_device(address) if 0 not in interface["shape"] else 0
+    except (KeyError, TypeError, ValueError):
+        return 0
+
+
+def _data_of(interface: dict[str, Any], name: str) -> tuple[int, bool]:
+    """The address, and whether it is to be read only."""
+    data = interface.get("data")
+    if not isinstance(data, (tuple, list)) or len(data) != 2 or not _is_whole(data[0]):
+        raise TypeError(f"{name}: __cuda_array_interface__: expected data of (address, read-only), got {data!r}")
+    if not 0 <= data[0] < _ADDRESSES:
+        raise ValueError(f"{name}: __cuda_array_interface__: expected an address, got {data[0]}")
+    return int(data[0]), bool(data[1])
+
+
+def _places_of(interface: dict[str, Any], name: str, itemsize: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Shape, and strides in elements."""
+    shape, steps = interface.get("shape"), interface.get("strides")
+    if not isinstance(shape, (tuple, list)) or not all(_is_whole(n) and n >= 0 for n in shape):
+        raise ValueError(f"{name}: __cuda_array_interface__: expected a shape of numbers from 0, got {shape!r}")
+    shape = tuple(int(n) for n in shape)
+    if steps is None:
+        return shape, _steps(shape)
+    if not isinstance(steps, (tuple, list)) or len(steps) != len(shape) or not all(map(_is_whole, steps)):
+        raise ValueError(f"{name}: __cuda_array_interface__: expected {len(shape)} strides, got {steps!r}")
+    if any(step % itemsize or step < 0 for step in steps):
+        raise ValueError(f"{name}: expected strides of whole elements from 0, got {steps} bytes")
+    return shape, tuple(int(step) // itemsize for step in steps)
+
+
+def _is_whole(number: Any) -> bool:
+    return isinstance(number, (int, np.integer)) and not isinstance(number, bool)
 
 
 def _steps(shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -155,10 +199,15 @@ def _steps(shape: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(strides[::-1])
 
 
-def new_like(array: Any, shape: tuple[int, ...]) -> Any:
-    """A new array of the same library, dtype and device; None where that cannot allocate one."""
+def new_like(array: Any, shape: tuple[int, ...], dtype: str | None = None) -> Any:
+    """A new array of the same library and device, by default of the same dtype; None where that cannot allocate one."""
     new_empty = getattr(array, "new_empty", None)  # torch: memory of its allocator, also while it captures a graph
-    return new_empty(shape) if new_empty is not None else None
+    if new_empty is None:
+        return None
+    if dtype is None or str(getattr(array, "dtype", "")).rpartition(".")[2] == dtype:
+        return new_empty(shape)
+    kind = getattr(sys.modules.get(type(array).__module__.partition(".")[0]), dtype, None)
+    return None if kind is None else new_empty(shape, dtype=kind)
 
 
 def hand_over(result: DeviceArray, array: Any) -> Any:

@@ -1,6 +1,7 @@
 /* cbquant._cuda: the module, its types and its tables of functions. Loading it does not touch the driver. */
 #include "host.h"
 #include "kernels.h"
+#include "operators.h"
 
 static int cuda_exec(PyObject *module) {
     cbq_cuda_state *state = PyModule_GetState(module);
@@ -14,6 +15,8 @@ static int cuda_exec(PyObject *module) {
     if (!state->event || PyModule_AddType(module, state->event)) return -1;
     if (PyModule_AddStringConstant(module, "ARCHITECTURES", CBQ_CUDA_ARCHS)) return -1;
     if (PyModule_AddIntConstant(module, "RUNTIME", CUDART_VERSION)) return -1;
+    if (PyModule_AddIntConstant(module, "MOST_LISTED", CBQ_CUDA_MOST_LISTED)) return -1;
+    if (PyModule_AddIntConstant(module, "MOST_COLUMNS", CBQ_CUDA_MOST_COLUMNS)) return -1;
     return PyModule_AddIntConstant(module, "MARGIN", CBQ_CUDA_MARGIN);
 }
 

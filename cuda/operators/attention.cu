@@ -5,7 +5,8 @@
 #include "attention_few.cuh"
 #include "attention_many.cuh"
 
-enum { MOST_PIECES = 256, MOST_COLUMNS = 8 * OPERATOR_THREADS };
+enum { MOST_PIECES = 256 };
+static_assert(CBQ_CUDA_MOST_COLUMNS == 8 * OPERATOR_THREADS, "the widest kernel has eight columns for a thread");
 
 extern "C" __global__ void __launch_bounds__(OPERATOR_THREADS) cbq_attend_128(attention_args s) { attend<1>(s); }
 extern "C" __global__ void __launch_bounds__(OPERATOR_THREADS) cbq_attend_256(attention_args s) { attend<2>(s); }
@@ -69,7 +70,7 @@ static const attention_kernel many[2][3] = {{cbq_attend_many_f16_128, cbq_attend
 static cudaError_t run_attention(const attention_args &s, cudaStream_t stream) {
     int64_t columns = s.v.shape[3], heads = s.q.shape[0] * s.q.shape[1], width = many_pitch(s) - 8;
     if (heads == 0 || columns == 0) return cudaSuccess;
-    if (columns > MOST_COLUMNS) return cudaErrorInvalidValue;
+    if (columns > CBQ_CUDA_MOST_COLUMNS) return cudaErrorInvalidValue;
     dim3 ctas = ctas_for(s.q.shape[0] * s.k.shape[1] * s.chunks * s.pieces, 1);
     int size = columns <= 128 ? 0 : columns <= 256 ? 1 : columns <= 512 ? 2 : 3;
     cudaError_t error;

@@ -7,7 +7,7 @@
 #include "lanes.cuh"
 #include "operators/keys.h"
 
-enum { CHUNK = 1024, MOST_BY_CHUNKS = CHUNK / 2 };
+enum { CHUNK = CBQ_CUDA_MOST_LISTED, MOST_BY_CHUNKS = CHUNK / 2 };
 
 CBQ_FN uint64_t larger(uint64_t a, uint64_t b) { return a > b ? a : b; }
 

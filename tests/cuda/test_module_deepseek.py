@@ -16,7 +16,7 @@ from cbquant import cuda
 from cbquant.cuda import deepseek
 from cbquant.reference import deepseek as reference
 from tests.attention_inputs import ATTENTION
-from tests.cuda.device_arrays import WithDLPack, WithInterface, upload
+from tests.cuda.device_arrays import WithDLPack, WithInterface, make_library, upload
 from tests.cuda.product_inputs import tensor
 from tests.cuda.products import from_bf16, to_bf16
 from tests.cuda.shim import Shim
@@ -143,6 +143,33 @@ def test_out_while_a_graph_is_captured(shim: Shim, native: Any, stream: int, nam
     assert shim.library.shim_live(None) == live
     for p, r in zip(places, results, strict=True):
         assert p.tobytes() == np.ascontiguousarray(r).tobytes()
+
+
+def test_results_in_the_memory_of_a_library_that_allocates(
+    shim: Shim, native: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """torch's arrays: of the dtype of the first, of float32 and of int32, and no memory of ours."""
+
+    class Tensor(WithDLPack):
+        __module__ = "library_that_allocates"
+
+        def new_empty(self, shape: tuple[int, ...], dtype: Any = None) -> Tensor:
+            return Tensor(upload(shim, np.zeros(shape, dtype or self.array.dtype)))
+
+    library = make_library("library_that_allocates")
+    library.__dict__.update(int32=np.int32, float32=np.float32, float16=np.float16)
+    monkeypatch.setattr(cuda.DeviceArray, "empty", None)
+    for name, (args, options) in cases("float16").items():
+        if name.startswith(("vector_add", "route", "indexer")):
+            given = [on_device(shim, a, Tensor) for a in args]
+            words = {key: on_device(shim, value, Tensor) for key, value in options.items()}
+            result = operator(name)(*given, **words)
+            results = result if isinstance(result, tuple) else (result,)
+            assert all(isinstance(r, Tensor) for r in results)
+            actual = tuple(r.array for r in results)
+            check(
+                name, actual if len(actual) > 1 else actual[0], operator(name, reference)(*args, **options), "float16"
+            )
 
 
 def test_rope_in_place(shim: Shim, native: Any) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import re
 from types import SimpleNamespace
 from typing import Any
 
@@ -160,6 +161,35 @@ def test_what_x_must_be(shim: Shim, w: cuda.Weight) -> None:
         with pytest.raises(kind) as caught:
             cuda.matmul(x, w)
         assert text in str(caught.value)
+        del caught
+    gc.collect()
+
+
+@pytest.mark.parametrize(
+    ("part", "kind", "text"),
+    [
+        ({"data": 5}, TypeError, "expected data of (address, read-only), got 5"),
+        ({"data": ("5", False)}, TypeError, "expected data of (address, read-only), got ('5', False)"),
+        ({"data": (-1, False)}, ValueError, "expected an address, got -1"),
+        ({"data": (2**64, False)}, ValueError, "expected an address, got 18446744073709551616"),
+        ({"data": (2**64 - 64, False)}, ValueError, "expected an array in memory, got "),
+        ({"data": (64, False)}, ValueError, "expected memory of a device, got 0x40"),
+        ({"shape": (2, -1)}, ValueError, "expected a shape of numbers from 0, got (2, -1)"),
+        ({"shape": 7}, ValueError, "expected a shape of numbers from 0, got 7"),
+        ({"shape": (2**40, 2**40)}, ValueError, "expected an array in memory, got "),
+        ({"strides": (4,)}, ValueError, "expected 2 strides, got (4,)"),
+        ({"strides": (2048, 4.0)}, ValueError, "expected 2 strides, got (2048, 4.0)"),
+        ({"strides": (6, 4)}, ValueError, "expected strides of whole elements from 0, got (6, 4) bytes"),
+    ],
+)
+def test_what_is_wrong_in_an_interface_names_the_argument(
+    shim: Shim, w: cuda.Weight, part: dict[str, Any], kind: type[Exception], text: str
+) -> None:
+    x = WithInterface(upload(shim, X), **part)
+    for name, call in (("x", lambda: cuda.matmul(x, w)), ("b", lambda: cuda.deepseek.vector_add(X, x))):
+        with pytest.raises(kind) as caught:
+            call()
+        assert re.match(f"{name}: (__cuda_array_interface__: |address: )?{re.escape(text)}", str(caught.value))
         del caught
     gc.collect()
 

@@ -7,8 +7,6 @@ from typing import Any
 from cbquant.cuda.deepseek._operation import Operation, View, check_within
 from cbquant.deepseek._attention import scale_of
 
-_MOST_COLUMNS = 1024  # of cuda/operators/attention.cu
-
 
 def sdpa_decode_sink(
     q: Any,
@@ -128,7 +126,7 @@ def mla_decode(
     plain, rotated = op.floats(q_nope, "q_nope", "H d"), op.floats(q_rope, "q_rope", "H r")
     up, cache = op.floats(w_uk, "w_uk", "H d R"), op.floats(ckv, "ckv", "n R")
     keys = op.floats(k_rope, "k_rope", "n r")
-    _check_columns("ckv", op.sizes["R"])
+    _check_columns(op, "ckv", op.sizes["R"])
     factor = scale_of(scale, op.sizes["d"] + op.sizes["r"])
     y = op.result(out, op.sizes.shape("H R"), plain.dtype, q_nope)
     absorbed = op.temporary(op.sizes.shape("H R"))
@@ -149,7 +147,7 @@ def _qkv(op: Operation, q: Any, k: Any, v: Any) -> tuple[View, View, View]:
     if groups == 0 or heads % groups:
         raise ValueError(f"q: expected a multiple of {groups} heads (those of k), got {heads}")
     op.sizes.setdefault("Dv", op.sizes["D"])
-    _check_columns("v", op.sizes["Dv"])
+    _check_columns(op, "v", op.sizes["Dv"])
     return query, keys, values
 
 
@@ -172,6 +170,6 @@ def _attend(
     return op.finish()[0]
 
 
-def _check_columns(name: str, columns: int) -> None:
-    if columns > _MOST_COLUMNS:
-        raise ValueError(f"{name}: expected at most {_MOST_COLUMNS} columns on a GPU, got {columns}")
+def _check_columns(op: Operation, name: str, columns: int) -> None:
+    if columns > op.native.MOST_COLUMNS:
+        raise ValueError(f"{name}: expected at most {op.native.MOST_COLUMNS} columns on a GPU, got {columns}")

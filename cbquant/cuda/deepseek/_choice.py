@@ -11,8 +11,6 @@ from cbquant.cuda.deepseek._operation import Operation, View, check_within
 from cbquant.deepseek._attention import most, of_lists
 from cbquant.deepseek._inputs import MAX_POSITIONS, flag, number, outputs, whole
 
-_MOST_LISTED = 1024  # of cuda/operators/choice.cu: a list is sorted by one CTA
-
 
 def router_sqrtsoftplus(
     logits: Any, bias: Any, *, out: Sequence[Any] | None = None, stream: Any = None
@@ -209,8 +207,8 @@ def gather_list(topk: Any, n_kv: Any, window: Any = 128, *, out: Any = None, str
     chosen = op.integers(topk, "topk")
     if len(chosen.shape) not in (1, 2):
         raise ValueError(f"topk: expected [k] or [B, k], got shape {chosen.shape}")
-    if chosen.shape[-1] > _MOST_LISTED:
-        raise ValueError(f"topk: expected at most {_MOST_LISTED} positions on a GPU, got {chosen.shape[-1]}")
+    if chosen.shape[-1] > op.native.MOST_LISTED:
+        raise ValueError(f"topk: expected at most {op.native.MOST_LISTED} positions on a GPU, got {chosen.shape[-1]}")
     if is_on_device(window):
         raise TypeError("window: expected numbers on the host: they say how long lists are")
     batch = chosen.shape[:-1]

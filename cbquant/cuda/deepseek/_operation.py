@@ -243,6 +243,9 @@ class Operation:
         if not is_on_device(like):
             array = empty(shape, dtype) if dtype in FLOATS else np.empty(shape, dtype)
             return Result(self.temporary(shape, dtype), array, _inputs.bits(array))
+        theirs = _operand.new_like(like, shape, dtype)
+        if theirs is not None:
+            return Result(self._taken(theirs, "out", writable=True), theirs)
         if self._is_capturing:
             raise new_while_capturing(self.name)
         made = DeviceArray.empty(shape, dtype, self.device, self.stream)
@@ -314,6 +317,4 @@ def _device_of(operation: str, array: Any) -> int:
         return array.device
     if hasattr(array, "__dlpack_device__"):
         return int(array.__dlpack_device__()[1])
-    interface = array.__cuda_array_interface__
-    address = 0 if 0 in interface["shape"] else interface["data"][0]  # that of an empty array means nothing
-    return _driver.ready(operation).pointer_device(address) if address else 0
+    return _operand.device_of_interface(_driver.ready(operation), array)
