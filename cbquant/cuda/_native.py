@@ -34,6 +34,7 @@ class Native(Protocol):
     RUNTIME: int
     MARGIN: int
     MOST_LISTED: int
+    MOST_SELECTED: int
     MOST_COLUMNS: int
     Event: Any
 

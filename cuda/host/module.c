@@ -16,6 +16,7 @@ static int cuda_exec(PyObject *module) {
     if (PyModule_AddStringConstant(module, "ARCHITECTURES", CBQ_CUDA_ARCHS)) return -1;
     if (PyModule_AddIntConstant(module, "RUNTIME", CUDART_VERSION)) return -1;
     if (PyModule_AddIntConstant(module, "MOST_LISTED", CBQ_CUDA_MOST_LISTED)) return -1;
+    if (PyModule_AddIntConstant(module, "MOST_SELECTED", CBQ_CUDA_MOST_SELECTED)) return -1;
     if (PyModule_AddIntConstant(module, "MOST_COLUMNS", CBQ_CUDA_MOST_COLUMNS)) return -1;
     return PyModule_AddIntConstant(module, "MARGIN", CBQ_CUDA_MARGIN);
 }

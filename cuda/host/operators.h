@@ -10,8 +10,9 @@ extern "C" {
 
 enum { CBQ_CUDA_DIMS = 4 };
 
-/* What some operators have an end to: positions of a list, which one CTA sorts (choice.cu); columns of v (attention.cu). */
-enum { CBQ_CUDA_MOST_LISTED = 1024, CBQ_CUDA_MOST_COLUMNS = 1024 };
+/* What some operators have an end to: positions of a list, which one CTA sorts (choice.cu); those that are chosen without scores
+   in memory (indexer.cu); columns of v (attention.cu). */
+enum { CBQ_CUDA_MOST_LISTED = 1024, CBQ_CUDA_MOST_SELECTED = 512, CBQ_CUDA_MOST_COLUMNS = 1024 };
 
 /* Types of elements: CBQ_F32, CBQ_F16 and CBQ_BF16 of csrc/base.h, and of positions, lengths and indices these. */
 enum { CBQ_CUDA_I32 = 8, CBQ_CUDA_I64, CBQ_CUDA_F64 };

@@ -1,36 +1,10 @@
 // The largest of many: the indexer's top k, and the experts of a token.
 //
-// Scores become integers that sort, with the place in the lower half, so that no two are equal: any sort is then a stable one.
-//
 // Not yet run on a GPU: tests run them with threads on the CPU, and the PTX that nvcc makes of them in an interpreter.
-#include "array.cuh"
+#include "choice.cuh"
 #include "lanes.cuh"
-#include "operators/keys.h"
-
-enum { CHUNK = CBQ_CUDA_MOST_LISTED, MOST_BY_CHUNKS = CHUNK / 2 };
 
 CBQ_FN uint64_t larger(uint64_t a, uint64_t b) { return a > b ? a : b; }
-
-// ---- sorting: Batcher's bitonic network (1968), falling ----
-
-// The comparisons of a merge of `size` at distances `stride`, stride / 2, .., 1, of a chunk whose first key is number `first`.
-CBQ_FN void merge_chunk(uint64_t *keys, int64_t first, int64_t size, uint32_t stride) {
-    for (; stride > 0; stride /= 2) {
-        for (uint32_t i = threadIdx.x; i < CHUNK / 2; i += OPERATOR_THREADS) {
-            uint32_t low = i / stride * 2 * stride + i % stride, high = low + stride;
-            bool falls = ((first + low) & size) == 0;
-            uint64_t a = keys[low], b = keys[high];
-            if ((a < b) == falls) {
-                keys[low] = b;
-                keys[high] = a;
-            }
-        }
-        cu_barrier();
-    }
-}
-CBQ_FN void sort_chunk(uint64_t *keys, int64_t first) {
-    for (uint32_t size = 2; size <= CHUNK; size *= 2) merge_chunk(keys, first, size, size / 2);
-}
 
 struct top_args {
     cbq_cuda_array score, lengths;
@@ -46,7 +20,6 @@ CBQ_FN uint64_t key_of(const top_args &s, int64_t b, int64_t i) {
     if (s.from) return s.from[b * s.n + i];
     return i < length_of(s.lengths, b, s.n) ? choice_key(get(s.score, place(s.score, b, i)), i) : 0;
 }
-CBQ_FN int32_t place_of(uint64_t key) { return (int32_t)~(uint32_t)key; } // -1 for 0
 static __host__ __device__ inline int64_t chunks_of(int64_t n) { return n > CHUNK ? (n + CHUNK - 1) / CHUNK : 1; }
 
 // k of at most half a chunk: each chunk keeps its k largest, and these are the keys of the next round, until one chunk is left.
@@ -99,11 +72,14 @@ static int64_t padded_of(int64_t n) {
     while (padded < n) padded *= 2;
     return padded;
 }
+extern "C" uint64_t cbq_cuda_top_of_keys_room(int64_t batch, int64_t n, int64_t k) {
+    int64_t first = chunks_of(n) * k; // and the second round's beside them
+    return (uint64_t)(batch * (first + chunks_of(first) * k)) * sizeof(uint64_t);
+}
 static uint64_t topk_workspace(const cbq_cuda_operands *o) {
     int64_t batch = o->arrays[0].shape[0], n = o->arrays[0].shape[1], k = o->arrays[2].shape[1];
     if (k > MOST_BY_CHUNKS) return (uint64_t)(batch * padded_of(n)) * sizeof(uint64_t);
-    int64_t first = chunks_of(n) * k; // and the second round's beside them
-    return (uint64_t)(batch * (first + chunks_of(first) * k)) * sizeof(uint64_t);
+    return cbq_cuda_top_of_keys_room(batch, n, k);
 }
 
 static cudaError_t top_by_chunks(top_args s, uint64_t *workspace, cudaStream_t stream) {
@@ -116,6 +92,16 @@ static cudaError_t top_by_chunks(top_args s, uint64_t *workspace, cudaStream_t s
         s.from = s.to;
         s.n = chunks * s.k;
     }
+}
+extern "C" cudaError_t cbq_cuda_top_of_keys(const uint64_t *keys, int64_t batch, int64_t n, int64_t k, int32_t *indices, uint64_t *workspace,
+                                            cudaStream_t stream) {
+    top_args s = {};
+    s.score.shape[0] = batch;
+    s.from = keys;
+    s.n = n;
+    s.k = (uint32_t)k;
+    s.indices = indices;
+    return top_by_chunks(s, workspace, stream);
 }
 static cudaError_t top_by_sorting(top_args s, uint64_t *workspace, cudaStream_t stream) {
     int64_t batch = s.score.shape[0], all = batch * (s.padded = padded_of(s.n));

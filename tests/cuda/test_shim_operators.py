@@ -233,6 +233,31 @@ def test_indexer_score_of_the_first(ops: Operators, of_heads: bool) -> None:
         assert np.isnan(actual[-(-n // 64) * 64 :]).all()  # what memory held before
 
 
+@pytest.mark.parametrize(
+    ("batch", "n", "k", "processors", "some"),
+    [
+        (1, 0, 3, 3, False),
+        (2, 70, 70, 3, False),
+        (1, 1500, 512, 1, False),
+        (1, 3000, 512, 5, False),
+        (3, 1100, 90, 2, True),
+        (2, 600, 512, 3, True),
+    ],
+)
+def test_indexer_select(ops: Operators, batch: int, n: int, k: int, processors: int, some: bool) -> None:
+    """Exactly what a stable sort of the device's scores gives: with ties across pieces, NaN, and lengths."""
+    q, w, keys = draw(0, (batch, 3, 33)), draw(1, (batch, 3)), draw(2, (n, 1, 33))
+    keys[::5] = keys[:1]
+    keys[n // 2 : n // 2 + 2] = np.nan
+    lengths = np.array([n, n // 3, 0][:batch], np.int32) if some else None
+    scores, y = ops.empty((batch, n)), ops.empty((batch, k), np.int32)
+    if n:
+        ops.run("indexer_score", [q, keys, w, None], [scores])
+    ops.run("indexer_select", [q, keys, w, lengths], [y], processors=processors)
+    counts = np.full(batch, n) if lengths is None else lengths
+    assert np.array_equal(y, reference.indexer_topk(scores, k, lengths=counts))
+
+
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize(
     ("batch", "heads", "kv_heads", "n", "width", "value_width"),

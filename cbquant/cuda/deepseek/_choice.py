@@ -148,7 +148,8 @@ def indexer_select(
 ) -> Any:
     """The positions with the largest scores: `indexer_topk` of `indexer_score`, on a GPU.
 
-    Scores take 4 n bytes of the workspace for each query of a batch.
+    Where `topk` is more than 512 or heads have keys of their own, scores take 4 n bytes of the workspace for each query
+    of a batch; else only the best of each piece of the cache are kept.
 
     Parameters
     ----------
@@ -173,6 +174,9 @@ def indexer_select(
     counts = _lengths(op, lengths, shape[:-1], shape[-1])
     count = whole(topk, "topk", 0, MAX_POSITIONS if counts is not None else min(shape[-1], MAX_POSITIONS))
     y = contiguous(op.result(out, (*shape[:-1], count), "int32", q), "out")
+    if count <= op.native.MOST_SELECTED and operands[1].shape[1] == 1:
+        op.step("indexer_select", *operands, counts, y.with_axes(2))
+        return op.finish()[0]
     scores = op.temporary(shape).with_axes(2)
     op.step("indexer_score", *operands, counts, scores)
     op.step("indexer_topk", scores, counts, y.with_axes(2))
