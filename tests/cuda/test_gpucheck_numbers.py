@@ -79,6 +79,18 @@ class Broken:
         return broken
 
 
+def results_with(
+    broken: Broken, monkeypatch: pytest.MonkeyPatch, items: Iterator[_items.Item], context: Context
+) -> dict[str, _items.Line]:
+    """`results` with a broken module, of which nothing is left."""
+    with monkeypatch.context() as patch:
+        patch.setattr("cbquant.cuda._driver._native", broken)
+        lines = results(items, context)
+    for key in [key for key in _workspace._workspaces if key[0] is broken]:
+        del _workspace._workspaces[key]
+    return lines
+
+
 def bits_of(memory: Any, offset: int, count: int, kind: Any) -> Any:
     return (kind * count).from_address(memory.address + offset)
 
@@ -114,12 +126,8 @@ def halve(arguments: Any) -> None:
 def test_what_is_wrong_is_found(
     native: Any, monkeypatch: pytest.MonkeyPatch, item: str, function: str, spoil: Any, text: str
 ) -> None:
-    broken = Broken(native, function, spoil)
-    monkeypatch.setattr("cbquant.cuda._driver._native", broken)
     context = make_context("q4_0")
-    lines = results(_correctness.items(context), context)
-    for key in [key for key in _workspace._workspaces if key[0] is broken]:
-        del _workspace._workspaces[key]
+    lines = results_with(Broken(native, function, spoil), monkeypatch, _correctness.items(context), context)
     assert lines[item]["state"] == FAILED
     assert re.search(text, lines[item]["text"])
 
@@ -180,12 +188,9 @@ def test_a_wrong_element_of_an_operator_is_found(
             memory, offset, *_ = arguments[2][number]
             bits_of(memory, offset, 4, ctypes.c_uint8)[:] = b"\xff" * 4
 
-    broken = Broken(native, "run_operator", spoil)
-    monkeypatch.setattr("cbquant.cuda._driver._native", broken)
     context = make_context()
-    lines = results((item for item in _operators.items(context) if item.name == name), context)
-    for key in [key for key in _workspace._workspaces if key[0] is broken]:
-        del _workspace._workspaces[key]
+    items = (item for item in _operators.items(context) if item.name == name)
+    lines = results_with(Broken(native, "run_operator", spoil), monkeypatch, items, context)
     assert lines[name]["state"] == FAILED
     assert re.search(text, lines[name]["text"])
 
