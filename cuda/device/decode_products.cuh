@@ -35,6 +35,8 @@ template <class T> struct byte_codes {
         uint32_t f = base == 128 ? cu_permute(w, 0x43000000u, 0x7044u + 0x100u * i) : cu_permute(w, 0x47000000u, 0x7404u + 0x10u * i);
         return cbq_as_f32(f);
     }
+    // A code of a block without a minimum times its scale, exact.
+    CBQ_FN float product(uint32_t w, int i, float s, float shift) { return fmaf(s, widen(w, i), shift); }
     // Two weights, of bytes i and j of w; `shift` is what fused() made of s, `tensor` the number of the whole tensor.
     CBQ_FN uint32_t pair(uint32_t w, int i, int j, float s, float m, float shift, float tensor = 1.0f) {
         float x = widen(w, i), y = widen(w, j);
@@ -55,6 +57,24 @@ template <class T> CBQ_FN void look_up8(uint32_t u, uint32_t &low, uint32_t &hig
     high = cu_permute(cu_permute(t[0], t[1], index >> 16), cu_permute(t[2], t[3], index >> 16), which >> 16);
 }
 
+// bf16 of eight quotients, as if each were rounded to float32 first. v * (1 / g) is within two units in the last place of that, and
+// rounds to the same bf16 unless the half between two of these is as near: then, and where 1 / g may be no good, it is divided.
+CBQ_FN void divided_pairs(const float v[8], float g, uint32_t pairs[4]) {
+    float inverse = 1.0f / g, q[8];
+    bool is_near = !(fabsf(g) > 0x1p-100f && fabsf(g) < 0x1p100f);
+#pragma unroll
+    for (int i = 0; i < 8; i++) {
+        q[i] = v[i] * inverse;
+        is_near |= ((cbq_as_u32(q[i]) - (0x8000u - 2u)) & 0xffffu) <= 4u;
+    }
+    if (is_near) {
+#pragma unroll
+        for (int i = 0; i < 8; i++) q[i] = v[i] / g;
+    }
+#pragma unroll
+    for (int i = 0; i < 4; i++) pairs[i] = cu_pack_bf16(q[2 * i], q[2 * i + 1]);
+}
+
 // What lane q of four has of run r of a row: elements 4q .. 4q + 3 and 16 + 4q .. 16 + 4q + 3, in four pairs.
 template <class T> CBQ_FN void decode8(const uint8_t *row, uint32_t r, uint32_t pairs[4]) {
     typedef byte_codes<T> codes;
@@ -73,6 +93,13 @@ template <class T> CBQ_FN void decode8(const uint8_t *row, uint32_t r, uint32_t 
         uint32_t low, high; // first and second alternate in there
         look_up8<T>(first | second << 4, low, high);
         float tensor = tensor_scale<T>(b);
+        if (T::finish == OVER) {
+            float v[8];
+#pragma unroll
+            for (int i = 0; i < 8; i++) v[i] = codes::product(i / 2 % 2 ? high : low, i / 4 + i % 2 * 2, s[i / 4], shift[i / 4]);
+            divided_pairs(v, tensor, pairs);
+            return;
+        }
         pairs[0] = codes::pair(low, 0, 2, s[0], m[0], shift[0], tensor);
         pairs[1] = codes::pair(high, 0, 2, s[0], m[0], shift[0], tensor);
         pairs[2] = codes::pair(low, 1, 3, s[1], m[1], shift[1], tensor);

@@ -25,10 +25,10 @@ KINDS = [
 
 
 def quantized(fmt: str, how: str, n: int, k: int) -> PlanesTensor:
-    """Gaussian rows; a number for the tensor is one whose last bits matter."""
+    """Gaussian rows; a number for the tensor is one whose last bits matter, also to the bfloat16 of a quotient."""
     x = np.random.default_rng(k).standard_normal((n, k)).astype(np.float32)
     p = cbquant.planes.quantize(x, fmt)
-    words = {"global_scale": np.float32(0.7), "global_scale_is": how} if how else {}
+    words = {"global_scale": np.float32(12.16152), "global_scale_is": how} if how else {}
     return cbquant.QuantTensor.from_planes(fmt, p.codes, p.scales, **words)  # type: ignore[return-value, arg-type]
 
 

@@ -151,6 +151,32 @@ def test_products(native: Any, fmt: str, m: int, precision: str) -> None:
     assert np.linalg.norm(y - expected) < limit * np.linalg.norm(expected)
 
 
+def weights_of(w: cuda.Weight) -> np.ndarray:
+    """What products multiply with, found by products with each row of the identity."""
+    return cuda.matmul(np.eye(w.shape[1], dtype=np.float32), w, precision="f32").T
+
+
+@pytest.mark.parametrize("fmt", FORMATS)
+def test_weights_of_products_are_bfloat16_of_the_values(native: Any, fmt: str) -> None:
+    t = quantized(fmt, (70, 64))
+    assert np.array_equal(weights_of(cuda.load(t)), from_bf16(to_bf16(t.dequant())))
+
+
+#: Divisors by which the quotient of some code and scale is near the half between two bfloat16, so that a product with
+#: the reciprocal would round to another one; and those that have no good reciprocal.
+DIVISORS = [12.16152, 7.2452826, 6.669976, 51.921133, 0.083086051, 3e-35, 2e35]
+
+
+@pytest.mark.parametrize("divisor", DIVISORS)
+def test_quotients_are_rounded_as_they_should(native: Any, divisor: float) -> None:
+    scales = np.uint8([s for s in range(256) if s & 127 != 127] * 2).reshape(-1, 4).repeat(2, axis=1)
+    for sign in (1, -1):
+        t = nvfp4(scales, np.float32(sign * divisor), "divisor")
+        with np.errstate(over="ignore"):
+            expected = from_bf16(to_bf16(t.dequant()))
+        assert np.array_equal(weights_of(cuda.load(t)), expected)
+
+
 def test_experts(native: Any) -> None:
     t = quantized("fp8_e4m3", (3, 40, 64))
     x, ids = np.ones((2, 64), np.float32), [[2, 0], [-1, 1]]
