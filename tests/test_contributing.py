@@ -83,7 +83,7 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for path, code, _ in blocks(ROOT / "CONTRIBUTING.md", files=True):
         assert not (root / path).exists(), path
         (root / path).write_text(code)
-    build_core(root / "build", flags="-O0 -w", root=root)
+    build_core(root / "build", flags="-O1 -w", root=root)
     (core,) = root.glob("build/lib/cbquant/_core*.so")
     shutil.copy(core, root / "cbquant" / Path(_core.__file__).name)
     return root
