@@ -65,31 +65,27 @@ CBQ_FN void sum_steps(uint8_t *shared, const product_args &a, const tile_of_work
 template <class T, class M> CBQ_FN void product(const product_args &a) {
     enum { TOKENS = M::TOKENS };
     CU_DYNAMIC_SHARED(shared);
-    uint64_t steps = all_steps<TOKENS>(a), at = begin_of(steps, blockIdx.x, gridDim.x), end = begin_of(steps, blockIdx.x + 1, gridDim.x);
-    while (at < end) {
-        uint64_t tile = at / a.steps;
-        uint32_t from = (uint32_t)(at % a.steps), to = end - at < a.steps - from ? from + (uint32_t)(end - at) : a.steps;
-        tile_of_work t = find_tile<TOKENS>(a, tile);
+    piece_of_work p = first_piece<TOKENS>(a);
+    while (next_piece<TOKENS>(a, p)) {
         typename M::state state;
         M::clear(state);
-        sum_steps<T, M>(shared, a, t, from, to, state);
+        sum_steps<T, M>(shared, a, p.t, p.from, p.to, state);
         sums<TOKENS> s;
         M::finish(state, s);
-        if (to - from == a.steps) write_tile(a, t, s);
-        else write_part(part_of<TOKENS>(a, blockIdx.x, from == 0), s);
-        at += to - from;
+        if (p.to - p.from == a.steps) write_tile(a, p.t, s);
+        else write_part(part_of<TOKENS>(a, blockIdx.x, p.from == 0), s);
     }
 }
 
 // The CTA that begins a tile and does not end it adds up its part and those of the CTAs that go on with it.
-template <int TOKENS> CBQ_FN void sum_parts(const product_args &a) {
-    uint64_t steps = all_steps<TOKENS>(a), end = begin_of(steps, blockIdx.x + 1, gridDim.x);
+template <int TOKENS, int R = ROWS> CBQ_FN void sum_parts(const product_args &a) {
+    uint64_t steps = all_steps<TOKENS, R>(a), end = begin_of(steps, blockIdx.x + 1, gridDim.x);
     if (end % a.steps == 0) return;
     uint64_t tile = end / a.steps, tile_end = (tile + 1) * a.steps;
     if (begin_of(steps, blockIdx.x, gridDim.x) > tile * a.steps) return; // another one began it
     sums<TOKENS> s;
     clear_sums(s);
-    add_part(part_of<TOKENS>(a, blockIdx.x, true), s);
-    for (uint32_t cta = blockIdx.x + 1; begin_of(steps, cta, gridDim.x) < tile_end; cta++) add_part(part_of<TOKENS>(a, cta, false), s);
-    write_tile(a, find_tile<TOKENS>(a, tile), s);
+    add_part<R>(part_of<TOKENS, R>(a, blockIdx.x, true), s);
+    for (uint32_t cta = blockIdx.x + 1; begin_of(steps, cta, gridDim.x) < tile_end; cta++) add_part<R>(part_of<TOKENS, R>(a, cta, false), s);
+    write_tile(a, find_tile<TOKENS, R>(a, tile), s);
 }

@@ -15,8 +15,6 @@ struct route_args {
     int y_dtype;
 };
 
-static inline uint64_t route_bytes(uint64_t experts, uint64_t rows) { return (3 * experts + 2 + rows) * sizeof(int32_t); }
-
 // Sums of a value of each thread, over the threads of this CTA below this one and over all.
 CBQ_FN uint32_t sum_below(uint32_t v, uint32_t *all) {
     __shared__ uint32_t of_warp[THREADS / 32];
@@ -86,7 +84,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) cbq_route_order(route_args
 extern "C" __global__ void __launch_bounds__(THREADS) cbq_route_clear(route_args a) { clear_row(a); }
 
 // Starts the three kernels and tells the product where they leave the order.
-static cudaError_t route(product_args &p, const int32_t *ids, void *workspace, uint32_t tokens, cudaStream_t stream) {
+cudaError_t route(product_args &p, const int32_t *ids, void *workspace, uint32_t tokens, cudaStream_t stream) {
     route_args a = {};
     a.ids = ids;
     a.rows = (uint64_t)p.m * p.picks;

@@ -22,18 +22,18 @@ template <int TOKENS> CBQ_FN void write_tile(const product_args &a, const tile_o
     }
 }
 
-template <int TOKENS> CBQ_FN void write_part(float *part, const sums<TOKENS> &s) {
+template <int R = ROWS, int TOKENS> CBQ_FN void write_part(float *part, const sums<TOKENS> &s) {
 #pragma unroll
     for (uint32_t j = 0; j < TOKENS / 8; j++)
 #pragma unroll
-        for (uint32_t i = 0; i < 4; i++) part[(4 * j + i) * THREADS] = s.of[j][i];
+        for (uint32_t i = 0; i < 4; i++) part[(4 * j + i) * 2 * R] = s.of[j][i];
 }
 
-template <int TOKENS> CBQ_FN void add_part(const float *part, sums<TOKENS> &s) {
+template <int R = ROWS, int TOKENS> CBQ_FN void add_part(const float *part, sums<TOKENS> &s) {
 #pragma unroll
     for (uint32_t j = 0; j < TOKENS / 8; j++)
 #pragma unroll
-        for (uint32_t i = 0; i < 4; i++) s.of[j][i] += part[(4 * j + i) * THREADS];
+        for (uint32_t i = 0; i < 4; i++) s.of[j][i] += part[(4 * j + i) * 2 * R];
 }
 
 template <int TOKENS> CBQ_FN void clear_sums(sums<TOKENS> &s) {

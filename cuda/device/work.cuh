@@ -13,7 +13,7 @@ enum { ROWS = 64, THREADS = 128 };
 struct product_args {
     const uint8_t *x, *w;
     uint8_t *y;
-    float *parts;         // two of ROWS * TOKENS floats for each CTA: see part_of
+    float *parts;         // two of a tile's size for each CTA: see part_of
     const int32_t *order; // with experts: rows of y sorted by expert; NULL without
     const int32_t *first; // [experts + 1]: where an expert's rows begin in `order`
     const int32_t *tiles; // [experts + 1]: how many tiles of tokens the experts before it have
@@ -26,17 +26,18 @@ struct tile_of_work {
     uint32_t expert, row, token, tokens; // the first row of W, and the rows of x (places in `order`, with experts)
 };
 
-static __host__ __device__ __forceinline__ uint32_t row_tiles(const product_args &a) { return (a.n + ROWS - 1) / ROWS; }
+// R rows of W to a tile, 16 to a warp: their sums are those of 2 R threads.
+template <int R = ROWS> static __host__ __device__ __forceinline__ uint32_t row_tiles(const product_args &a) { return (a.n + R - 1) / R; }
 
-template <int TOKENS> CBQ_FN uint64_t all_steps(const product_args &a) {
+template <int TOKENS, int R = ROWS> CBQ_FN uint64_t all_steps(const product_args &a) {
     uint32_t token_tiles = a.order ? (uint32_t)a.tiles[a.experts] : (a.m + TOKENS - 1) / TOKENS;
-    return (uint64_t)token_tiles * row_tiles(a) * a.steps;
+    return (uint64_t)token_tiles * row_tiles<R>(a) * a.steps;
 }
 CBQ_FN uint64_t begin_of(uint64_t steps, uint32_t cta, uint32_t ctas) { return steps * cta / ctas; }
 
-template <int TOKENS> CBQ_FN tile_of_work find_tile(const product_args &a, uint64_t tile) {
-    uint32_t of_tokens = (uint32_t)(tile / row_tiles(a));
-    tile_of_work t = {0, (uint32_t)(tile % row_tiles(a)) * ROWS, of_tokens * TOKENS, 0};
+template <int TOKENS, int R = ROWS> CBQ_FN tile_of_work find_tile(const product_args &a, uint64_t tile) {
+    uint32_t of_tokens = (uint32_t)(tile / row_tiles<R>(a));
+    tile_of_work t = {0, (uint32_t)(tile % row_tiles<R>(a)) * R, of_tokens * TOKENS, 0};
     uint32_t end = a.m;
     if (a.order) { // the last expert with tiles[e] <= of_tokens: those without tokens have no tile between theirs and the next
         uint32_t low = 0, high = a.experts;
@@ -57,7 +58,32 @@ template <int TOKENS> CBQ_FN tile_of_work find_tile(const product_args &a, uint6
 CBQ_FN uint32_t row_of(const product_args &a, uint32_t token) { return a.order ? (uint32_t)a.order[token] : token; }
 
 // Where a CTA leaves the sums of a tile that is not all its own: one that it begins and does not end, or goes on with.
-// Each thread's sums are apart by THREADS, so that a warp's stores are together.
-template <int TOKENS> CBQ_FN float *part_of(const product_args &a, uint32_t cta, bool begins) {
-    return a.parts + (uint64_t)(2 * cta + begins) * ROWS * TOKENS + threadIdx.x;
+// Each thread's sums are apart by the number of threads, so that a warp's stores are together.
+template <int TOKENS, int R = ROWS> CBQ_FN float *part_of(const product_args &a, uint32_t cta, bool begins) {
+    return a.parts + (uint64_t)(2 * cta + begins) * R * TOKENS + threadIdx.x;
 }
+
+// What a CTA has to do, one piece after the other: steps `from` to `to` of a tile.
+struct piece_of_work {
+    uint64_t at, end; // of all steps
+    uint32_t from, to;
+    tile_of_work t;
+};
+template <int TOKENS, int R = ROWS> CBQ_FN piece_of_work first_piece(const product_args &a) {
+    uint64_t steps = all_steps<TOKENS, R>(a);
+    piece_of_work p = {begin_of(steps, blockIdx.x, gridDim.x), begin_of(steps, blockIdx.x + 1, gridDim.x), 0, 0, {}};
+    return p;
+}
+// The next piece; false where there is none.
+template <int TOKENS, int R = ROWS> CBQ_FN bool next_piece(const product_args &a, piece_of_work &p) {
+    if (p.at == p.end) return false;
+    p.from = (uint32_t)(p.at % a.steps);
+    p.to = p.end - p.at < a.steps - p.from ? p.from + (uint32_t)(p.end - p.at) : a.steps;
+    p.t = find_tile<TOKENS, R>(a, p.at / a.steps);
+    p.at += p.to - p.from;
+    return true;
+}
+
+// Sorts rows of y by expert, for tiles of so many tokens: route.cuh, whose kernels are in matmul.cu. The workspace has route_bytes.
+cudaError_t route(product_args &p, const int32_t *ids, void *workspace, uint32_t tokens, cudaStream_t stream);
+static inline uint64_t route_bytes(uint64_t experts, uint64_t rows) { return (3 * experts + 2 + rows) * sizeof(int32_t); }
