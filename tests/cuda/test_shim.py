@@ -288,7 +288,14 @@ def names_in(path: str) -> dict[str, str]:
     return {name: f"{before}({parameters})" for before, name, parameters in functions} | dict(macros)
 
 
-def test_shim_has_the_instructions_of_the_device() -> None:
-    device = names_in("cuda/device/instructions.cuh")
-    assert {"cu_mma_bf16", "cu_wait", "CU_DYNAMIC_SHARED"} <= set(device)
-    assert names_in("tests/cuda/shim/instructions.cuh") == device
+@pytest.mark.parametrize(
+    ("name", "some"),
+    [
+        ("instructions", {"cu_mma_bf16", "cu_wait", "CU_DYNAMIC_SHARED"}),
+        ("instructions_sm90", {"cu_mbarrier_wait", "cu_wgmma_bf16", "cu_hold"}),
+    ],
+)
+def test_shim_has_the_instructions_of_the_device(name: str, some: set[str]) -> None:
+    device = names_in(f"cuda/device/{name}.cuh")
+    assert some <= set(device)
+    assert names_in(f"tests/cuda/shim/{name}.cuh") == device

@@ -5,12 +5,12 @@
 
 namespace shim {
 
-static void release(Thread &t) {
+void release(Thread &t) {
     t.state = Thread::RUNS;
     t.warp->running++;
 }
 
-static void hold(Thread &t, Thread::State state, const Place &place) {
+void hold(Thread &t, Thread::State state, const Place &place) {
     t.state = state;
     t.place = place;
     t.warp->running--;
@@ -72,6 +72,11 @@ uint32_t shared_address(const void *p) {
     return (uint32_t)(static_shared.bytes + 127) / 128 * 128 + (uint32_t)((const char *)p - self().of->dynamic);
 }
 
+const void *shared_pointer(uint32_t address) {
+    uint32_t before = (uint32_t)(static_shared.bytes + 127) / 128 * 128;
+    return address < before ? static_shared.begin + address : self().of->dynamic + (address - before);
+}
+
 static void land(std::vector<Copy> &copies) {
     for (const Copy &c : copies) {
         self().place = c.place; // what a fault is reported with
@@ -80,7 +85,7 @@ static void land(std::vector<Copy> &copies) {
     copies.clear();
 }
 
-static bool is_shared(const void *p, size_t nbytes) {
+bool is_shared(const void *p, size_t nbytes) {
     Span dynamic = {self().of->dynamic, run.launch->shared_bytes};
     return dynamic.holds(p, nbytes) || static_shared.holds(p, nbytes);
 }

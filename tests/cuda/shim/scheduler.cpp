@@ -31,6 +31,7 @@ template <class T> static void shuffle(T *items, size_t n) {
 static void thread_main() {
     run.launch->call(run.launch->pair);
     Thread &t = self();
+    check_end(t);
     t.state = Thread::ENDED;
     t.warp->running--;
     t.of->ended++;
@@ -68,6 +69,10 @@ static void start_block(unsigned slot, uint32_t number) {
         start_thread(*b.threads[i], b, i);
     }
     b.dynamic = dynamic_place(slot, run.launch->shared_bytes);
+    b.barriers.clear();
+    b.flights.clear();
+    b.warpgroups.clear();
+    b.slowness = 1u << random32() % 8;
     b.fixed_shared.assign(static_shared.bytes, '\xff');
     if (slot == placed) memset(static_shared.begin, 0xFF, static_shared.bytes);
 }
@@ -111,7 +116,11 @@ static void take_turn(Block &b) {
     Warp *w = NULL;
     for (Warp &other : b.warps)
         if (other.running && (!w || other.priority > w->priority)) w = &other;
-    if (!w) return report_deadlock(b);
+    bool happened = something_happens(b, !w);
+    if (!w) {
+        if (!happened) report_deadlock(b);
+        return;
+    }
     if (one_in(8)) w->priority = random32();
     Thread *lanes[32];
     unsigned n = 0;
@@ -128,8 +137,9 @@ static void take_turn(Block &b) {
 static void end_block(unsigned slot) {
     Block &b = slots[slot];
     b.active = false;
-    if (dynamic_intact(slot, run.launch->shared_bytes)) return;
     indices = b.threads[0];
+    if (!b.flights.empty()) report("the block ended while %zu copies in bulk were on their way", b.flights.size());
+    if (dynamic_intact(slot, run.launch->shared_bytes)) return;
     report("the block wrote past the end of its %zu bytes of dynamic shared memory, or before them", run.launch->shared_bytes);
 }
 

@@ -6,8 +6,10 @@
 #include "launch.cuh"
 
 #include <deque>
+#include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace shim {
@@ -30,7 +32,7 @@ struct Warp;
 struct Block;
 
 struct Thread : Indices { // first, so that `indices` is the thread
-    enum State { RUNS, AT_COLLECTIVE, AT_BARRIER, ENDED } state;
+    enum State { RUNS, AT_COLLECTIVE, AT_BARRIER, AT_MBARRIER, ENDED } state;
     unsigned lane;
     Warp *warp;
     Block *of;
@@ -42,11 +44,38 @@ struct Thread : Indices { // first, so that `indices` is the thread
     explicit Thread(void (*run)()) : fiber(run) {}
 };
 
+// A barrier in shared memory, of hopper.cpp.
+struct Barrier {
+    uint32_t arrivals, missing; // of this phase
+    int64_t bytes;              // announced and not landed
+    uint64_t phase;             // those before have ended
+    const Thread *not_fenced_by;
+    std::vector<Thread *> waiting;
+};
+struct Flight { // a copy in bulk, on its way
+    char *to;
+    const char *from;
+    uint32_t bytes;
+    Barrier *barrier;
+};
+struct WarpProduct { // a warp's part of a product that has begun
+    float *c[32];
+    const uint32_t *a[32];
+    int columns;
+    uint32_t address, eight_columns;
+    const char *memory; // at the address
+};
+
 struct Warp {
     Thread *lanes[32];
     unsigned running, waiting;
     unsigned priority; // the highest goes first
     Place place;       // of those that wait
+    std::deque<WarpProduct> queue; // the oldest first
+    std::deque<unsigned> groups;   // how many of those are of which group, and of none yet
+    unsigned open = 0;
+    bool fenced = false;
+    size_t products = 0; // so far
 };
 
 struct Block {
@@ -58,6 +87,10 @@ struct Block {
     Place place; // of those at the barrier
     char *dynamic;             // its dynamic shared memory
     std::vector<char> fixed_shared; // its static shared memory, while another block has the place
+    std::map<uint64_t *, Barrier> barriers;
+    std::vector<Flight> flights;
+    std::map<unsigned, std::vector<std::pair<uint64_t, int>>> warpgroups; // the products of each four warps
+    unsigned slowness; // of what happens by itself
 };
 
 // The launch that runs.
@@ -80,6 +113,14 @@ void report(const char *format, ...) __attribute__((format(printf, 1, 2)));
 std::string name_of_function(const void *function);
 
 void maybe_pause(); // lets others go first, now and then
+void hold(Thread &t, Thread::State state, const Place &place);
+void release(Thread &t);
+bool is_shared(const void *p, size_t nbytes);
+const void *shared_pointer(uint32_t address); // of shared_address
+
+// Lets copies land and products be worked out, now and then or because nothing else is left to do: false where nothing was done.
+bool something_happens(Block &b, bool must);
+void check_end(const Thread &t); // nothing is left of it
 
 // Shared memory: of variables, and dynamic. A few blocks run at a time, each in its slot; a slot's dynamic memory ends at a
 // page without access.
