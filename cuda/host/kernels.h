@@ -34,6 +34,7 @@ typedef struct {
     void *workspace;        /* at a multiple of 16 */
     int processors;         /* multiprocessors of the device */
     uint64_t shared_memory; /* of a multiprocessor, bytes */
+    int hopper;             /* of cbq_cuda_has_hopper */
 } cbq_cuda_product;
 
 /* Whether there are products with weights of that format. */
@@ -41,6 +42,13 @@ int cbq_cuda_has_product(int tag);
 /* Bytes that the workspace must have. */
 uint64_t cbq_cuda_product_workspace(const cbq_cuda_product *p);
 cudaError_t cbq_cuda_matmul(const cbq_cuda_product *p, cudaStream_t stream, const char **name);
+
+/* The same with Hopper's own instructions (matmul_wgmma.cu), for products that suit them. */
+int cbq_cuda_wgmma_suits(const cbq_cuda_product *p);
+uint64_t cbq_cuda_wgmma_workspace(const cbq_cuda_product *p);
+cudaError_t cbq_cuda_wgmma_matmul(const cbq_cuda_product *p, cudaStream_t stream, const char **name);
+/* Whether the current device is of compute capability 9.0 and kernels were compiled for sm_90a. */
+cudaError_t cbq_cuda_has_hopper(int *yes);
 
 /* y[t, n] = sum over j of weights[t, j] * z[t * picks + j, n], sums in float32, j ascending; ids below 0 are left out. z is float32. */
 typedef struct {

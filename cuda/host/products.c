@@ -73,16 +73,20 @@ static int get_problem(PyObject *object, cbq_cuda_product *p, const cbq_format *
 
 /* What a product asks about its device. It is asked anew each time: that takes less than looking it up here. */
 static cudaError_t get_limits(int device, cbq_cuda_product *p) {
-    int shared = 0;
+    int shared = 0, before;
     cudaError_t error = cudaDeviceGetAttribute(&p->processors, cudaDevAttrMultiProcessorCount, device);
     if (!error) error = cudaDeviceGetAttribute(&shared, cudaDevAttrMaxSharedMemoryPerMultiprocessor, device);
     p->shared_memory = (uint64_t)shared;
+    if (error) return error;
+    error = cbq_enter(device, &before);
+    if (!error) error = cbq_cuda_has_hopper(&p->hopper);
+    cbq_leave(device, before);
     return error;
 }
 
 /* 0 with a ValueError where there is no product of the format. */
 static uint64_t workspace_of(const cbq_cuda_product *p, const cbq_format *format) {
-    uint64_t nbytes = cbq_cuda_product_workspace(p);
+    uint64_t nbytes = cbq_cuda_wgmma_suits(p) ? cbq_cuda_wgmma_workspace(p) : cbq_cuda_product_workspace(p);
     if (!nbytes) PyErr_Format(PyExc_ValueError, "w: there is no product with %s on GPUs", format->name);
     return nbytes;
 }
@@ -143,7 +147,7 @@ static PyObject *matmul(PyObject *module, PyObject *const *args, Py_ssize_t n) {
     cudaError_t error;
     Py_BEGIN_ALLOW_THREADS
     error = cbq_enter(device, &before);
-    if (!error) error = cbq_cuda_matmul(&p, stream, &name);
+    if (!error) error = (cbq_cuda_wgmma_suits(&p) ? cbq_cuda_wgmma_matmul : cbq_cuda_matmul)(&p, stream, &name);
     cbq_leave(device, before);
     Py_END_ALLOW_THREADS
     return cbq_cuda_check(error, "matmul") ? NULL : PyUnicode_FromString(name);

@@ -43,6 +43,7 @@ class Product(ctypes.Structure):
         *((name, ctypes.c_void_p) for name in ("ids", "workspace")),
         ("processors", ctypes.c_int),
         ("shared_memory", ctypes.c_uint64),
+        ("hopper", ctypes.c_int),
     )
 
 
@@ -69,9 +70,11 @@ def multiply(
     processors: int = 3,
     extra_stride: int = 0,
     shift: int = 0,
+    functions: tuple[str, str] = ("cbq_cuda_product_workspace", "cbq_cuda_matmul"),
 ) -> tuple[NDArray[Any], str]:
     """y and the kernel's name. `weights` are one tensor's, or with ids those of each expert. x begins `shift` elements
-    after a multiple of 16 bytes, its rows are `extra_stride` elements longer than k, and so are those of y than n."""
+    after a multiple of 16 bytes, its rows are `extra_stride` elements longer than k, and so are those of y than n.
+    `functions` are those of cuda/host/kernels.h for the workspace and for the product."""
     w = weights[0]
     (n, k), m = w.values.shape, len(x)
     rows = m if ids is None else ids.size
@@ -101,11 +104,12 @@ def multiply(
         processors=processors,
         shared_memory=164 * 1024,
     )
-    shim.library.cbq_cuda_product_workspace.restype = ctypes.c_uint64
-    workspace = shim.empty(shim.library.cbq_cuda_product_workspace(ctypes.byref(p)), np.uint8)
+    workspace_of = getattr(shim.library, functions[0])
+    workspace_of.restype = ctypes.c_uint64
+    workspace = shim.empty(workspace_of(ctypes.byref(p)), np.uint8)
     p.workspace = workspace.ctypes.data
     name = ctypes.c_char_p()
-    shim.call("cbq_cuda_matmul", ctypes.byref(p), None, ctypes.byref(name))
+    shim.call(functions[1], ctypes.byref(p), None, ctypes.byref(name))
     assert name.value is not None
     unwritten = y[:, n:].view(np.uint8)
     assert (unwritten == 0xFF).all(), "stored past the end of a row"
