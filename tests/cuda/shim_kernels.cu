@@ -121,7 +121,7 @@ static __device__ void touch(const address_args &a, float *staged) {
     case MISALIGNED_LOAD: y[0] = ((const float4 *)(a.x + 1))->w; break;
     case MISALIGNED_COPY: cu_copy16_async(staged, a.x + 1); break;
     case COPY_TO_GLOBAL: cu_copy16_async(a.y, a.x); break;
-    case COPY_PAST_END: cu_copy16_async(staged, a.x + 64 * n); break;
+    case COPY_PAST_END: cu_copy16_async(staged, a.x + n); break;
     case PAST_DYNAMIC: ((volatile float *)staged)[32] = 1; break;
     case BESIDE_DYNAMIC: ((volatile float *)staged)[30] = 1; break;
     case PAST_STATIC: y[0] = fixed[wrong]; break;
