@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from .dtypes import Type, unsigned
+from .hopper import Hopper
 from .memory import POISON, Allocation, Fault, Space
 
 WARP = 32
@@ -71,6 +72,7 @@ class Machine:
         self.returns: list[np.ndarray] = []  # [depth][lane] -> pc
         self.group = np.zeros(self.lanes, np.int64)  # the open cp.async group
         self.copies: list[AsyncCopy] = []
+        self.hopper = Hopper(self)
         self.rng: np.random.Generator | None = None  # set: each async copy lands at once or at its wait
 
     def _special_registers(self, ctas: int, padded: int) -> dict[str, np.ndarray]:

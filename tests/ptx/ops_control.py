@@ -26,6 +26,8 @@ def leave(d: Decoder) -> Step:
 
 
 def _leave(machine: Machine, at: Lanes) -> list:
+    if any(machine.mask(at)[product.lanes].any() for product in machine.hopper.products):
+        raise Fault("a thread ends, and did not wait for its products")
     machine.live[at] = False
     return []
 

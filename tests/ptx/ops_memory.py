@@ -9,6 +9,7 @@ from .dtypes import TYPES, Type, unsigned
 from .machine import AsyncCopy
 from .memory import Fault
 from .model import Imm, Operand, Reg, Vector
+from .ops_hopper import copy_in_bulk, proxy_fence
 
 _SPACES = ("global", "shared", "shared::cta", "local", "const", "param", "param::entry", "param::func")
 # Caching and eviction hints change no value. Nor do memory orders and scopes here, where each access is
@@ -135,6 +136,8 @@ def convert_address(d: Decoder) -> Step:
 @op("cp")
 def async_copy(d: Decoder) -> Step:
     d.need("async")
+    if d.flag("bulk"):
+        return copy_in_bulk(d)
     if d.flag("commit_group"):
         d.operand_count(0)
         return lambda machine, at: machine.commit_copies(at)
@@ -184,7 +187,9 @@ def _bytes_used(d: Decoder, operand: Operand, nbytes: int) -> Reader:
 
 @op("membar", "fence")
 def fence(d: Decoder) -> Step:
-    """Nothing to do: every access is performed before the next instruction."""
+    """Nothing to do: every access is performed before the next instruction. (But for what goes on by itself.)"""
+    if d.flag("proxy"):
+        return proxy_fence(d)
     _drop_hints(d)
     d.choice("sc", "acq_rel", "gl")
     d.operand_count(0)

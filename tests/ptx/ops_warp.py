@@ -40,7 +40,7 @@ def _members(mask: Reader) -> Callable[[Machine, np.ndarray], np.ndarray]:
     return ready
 
 
-def _whole_warps(machine: Machine, waiting: np.ndarray) -> np.ndarray:
+def whole_warps(machine: Machine, waiting: np.ndarray) -> np.ndarray:
     """`ready` for the `.aligned` instructions: all 32 lanes, of which none may have exited."""
     here = machine.warp_bits(waiting)
     gone = (here != 0) & (machine.warp_bits(machine.live) != 0xFFFFFFFF)
@@ -156,7 +156,7 @@ def load_matrix(d: Decoder) -> Step:
                 found = matrix[:, _GROUP, _QUAD]
             put(machine, at, found.reshape(-1))
 
-    step.ready = _whole_warps
+    step.ready = whole_warps
     return step
 
 
@@ -202,5 +202,5 @@ def multiply_matrices(d: Decoder) -> Step:
             total = product[:, _GROUP + 8 * (r >> 1), 2 * _QUAD + (r & 1)] + addend
             put(machine, at, total.astype(np.float32).reshape(-1))
 
-    step.ready = _whole_warps
+    step.ready = whole_warps
     return step

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from . import ops_bits, ops_control, ops_convert, ops_float, ops_integer, ops_memory, ops_warp  # noqa: F401
+from . import ops_bits, ops_control, ops_convert, ops_float, ops_hopper, ops_integer, ops_memory, ops_warp  # noqa: F401
 from .decode import Link, Operation, decode
 from .memory import Allocation, Placer, Space, make_spaces
 from .model import AddressOf, Function, Instruction, Module, Name, Variable

@@ -57,13 +57,26 @@ class Scheduler:
     def run(self) -> None:
         with np.errstate(all="ignore"):
             while True:
+                if self.rng is not None and self.machine.hopper.barriers:
+                    self.machine.hopper.drift(self.rng)
+                    if self.rng.random() < 0.125:
+                        self.release()
                 runnable = [team for team in self.teams if team]
                 if runnable:
                     self.advance(runnable[0 if self.rng is None else self.rng.integers(len(runnable))])
                 elif not self.parked:
+                    if self.machine.hopper.flights:
+                        raise self.error(
+                            0, Fault("the end, while copies in bulk are on their way"), np.empty(0, np.int64)
+                        )
                     return
-                elif not self.release():
+                elif not self.release() and not self.machine.hopper.go_on():
                     raise self.deadlock()
+
+    def check_end(self) -> None:
+        if self.machine.hopper.flights:
+            last = len(self.program.instructions) - 1
+            raise self.error(last, Fault("the end, while copies in bulk are on their way"), np.empty(0, np.int64))
 
     def add(self, pc: int, at: Lanes) -> None:
         """Lanes may go on at a pc: each joins its team."""
