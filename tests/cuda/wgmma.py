@@ -42,16 +42,30 @@ def library() -> Path:
     return build([few_formats("matmul_wgmma", FORMATS), few_formats("matmul", FORMATS[:1])], KERNEL_INCLUDES)
 
 
-def planted(name: str, file: str, pattern: str, instead: str) -> Shim:
-    """The kernel of q4_0 with one place of cuda/device/FILE changed."""
-    folder = FOLDER / re.sub(r"\W+", "-", name)
+#: A fault: places of cuda/device/FILE, what is there, and what is there instead. Where that ends with a semicolon it is
+#: a statement, else an expression.
+Fault = Sequence[tuple[str, str, str]]
+
+
+def planted(faults: tuple[Fault, ...]) -> Path:
+    """The kernel of q4_0 with faults, of which the variable `planted_fault` chooses one: its number, or -1."""
+    folder = FOLDER / "faults"
     shutil.copytree(DEVICE, folder / "device", dirs_exist_ok=True)
-    changed, count = re.subn(pattern, instead, (DEVICE / file).read_text())
-    if count != 1:
-        raise ValueError(f"{file} has {count} of {pattern}")
-    (folder / "device" / file).write_text(changed)
-    sources = [few_formats("matmul_wgmma", FORMATS[:1], folder), few_formats("matmul", FORMATS[:1])]
-    return Shim(build(sources, [KERNEL_INCLUDES[0], folder / "device", *KERNEL_INCLUDES[2:]], ["-Wno-error"]))
+    sound = {file: (DEVICE / file).read_text() for fault in faults for file, _, _ in fault}
+    texts = dict(sound)
+    for i, (file, good, bad) in ((i, edit) for i, fault in enumerate(faults) for edit in fault):
+        if sound[file].count(good) != 1:
+            raise ValueError(f"{file} has {sound[file].count(good)} of {good}")
+        is_statement, condition = good.endswith(";"), f"planted_fault == {i}"
+        both = f"if ({condition}) {{ {bad} }} else {{ {good} }}" if is_statement else f"({condition} ? {bad} : {good})"
+        texts[file] = texts[file].replace(good, both)
+    head = '#pragma once\nextern "C" int planted_fault;'
+    for file, text in texts.items():
+        (folder / "device" / file).write_text(text.replace("#pragma once", head))
+    source = few_formats("matmul_wgmma", FORMATS[:1], folder)
+    source.write_text('extern "C" { int planted_fault = -1; }\n' + source.read_text())
+    includes = [KERNEL_INCLUDES[0], folder / "device", *KERNEL_INCLUDES[2:]]
+    return build([source, few_formats("matmul", FORMATS[:1])], includes, ["-Wno-error"])
 
 
 def multiply(shim: Shim, x: NDArray[Any], dtype: str, weights: list[Weights], **options: Any) -> NDArray[Any]:

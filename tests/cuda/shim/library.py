@@ -63,9 +63,9 @@ class Shim:
         names: list[str] = self.library.shim_launched().decode().split()
         return names
 
-    def interpret(self, modules: Sequence[ptx.Loaded]) -> None:
+    def interpret(self, modules: Sequence[ptx.Loaded], seed: int | None = None) -> None:
         """From here on kernels are not run by fibers: the interpreter runs their PTX, with the arguments that the host
-        has made. Their memory are the arrays of `upload` and `empty`."""
+        has made. Their memory are the arrays of `upload` and `empty`. `seed` is that of ptx.run."""
 
         def launch(kernel: bytes, grid: Any, threads: int, shared_bytes: int, args: int, args_bytes: int) -> int:
             name = kernel.decode()
@@ -73,7 +73,8 @@ class Shim:
                 module = next(m for m in modules if name in m.module.functions)
                 buffers = {start: ptx.Buffer(_bytes_at(start, size)) for start, size in self.sizes.items() if size}
                 values = _translate(ctypes.string_at(args, args_bytes), buffers)
-                ptx.run(module, name, tuple(grid[:3]), threads, [values], shared_bytes, buffers=list(buffers.values()))
+                memory = list(buffers.values())
+                ptx.run(module, name, tuple(grid[:3]), threads, [values], shared_bytes, seed=seed, buffers=memory)
             except Exception as failure:  # there is C between here and the caller
                 self.failure = failure
                 return 1
