@@ -17,7 +17,7 @@
 #endif
 #define KERNEL(f, ...) \
     static_assert(wgmma_layout<f##_traits, TOKENS>::bytes <= wgmma_layout<f##_traits, TOKENS>::most, "fits a CTA of Hopper"); \
-    extern "C" __global__ void BOUNDS cbq_matmul_##f##_wgmma_256(product_args a) { BODY(wgmma_product<f##_traits, TOKENS>(a);) }
+    extern "C" __global__ void BOUNDS cbq_matmul_##f##_bf16_wgmma_256(product_args a) { BODY(wgmma_product<f##_traits, TOKENS>(a);) }
 enum { TOKENS = 256 };
 CBQ_FORMATS(KERNEL, CBQ_NOTHING)
 CBQ_PLANE_BLOCKS(KERNEL)
@@ -33,7 +33,7 @@ struct wgmma_kernel {
     const char *name;
 };
 #define ROW(f, tag, n, size, ...) \
-    {tag, n, size, cbq_matmul_##f##_wgmma_256, wgmma_layout<f##_traits, TOKENS>::bytes, "matmul_" #f "_wgmma_256"},
+    {tag, n, size, cbq_matmul_##f##_bf16_wgmma_256, wgmma_layout<f##_traits, TOKENS>::bytes, "matmul_" #f "_bf16_wgmma_256"},
 static const wgmma_kernel kernels[] = {CBQ_FORMATS(ROW, CBQ_NOTHING) CBQ_PLANE_BLOCKS(ROW)};
 enum { FORMATS = sizeof kernels / sizeof *kernels };
 

@@ -70,5 +70,5 @@ def planted(faults: tuple[Fault, ...]) -> Path:
 
 def multiply(shim: Shim, x: NDArray[Any], dtype: str, weights: list[Weights], **options: Any) -> NDArray[Any]:
     y, name = products.multiply(shim, x, dtype, weights, "bf16", functions=FUNCTIONS, **options)
-    assert name == f"matmul_{weights[0].fmt}_wgmma_256"
+    assert name == f"matmul_{weights[0].fmt}_bf16_wgmma_256"
     return y

@@ -67,14 +67,17 @@ void maybe_pause() {
 
 void *dynamic_shared() { return self().of->dynamic; }
 
-uint32_t shared_address(const void *p) {
-    if (static_shared.holds(p, 1)) return (uint32_t)((const char *)p - static_shared.begin);
-    return (uint32_t)(static_shared.bytes + 127) / 128 * 128 + (uint32_t)((const char *)p - self().of->dynamic);
-}
+// Dynamic shared memory comes first: a matrix's descriptor has 18 bits of an address, and in a library of many kernels the
+// static memory of all is together. It begins at a multiple of 128, and at none of 256.
+enum { DYNAMIC_AT = 1024 + 128, STATIC_AT = 1 << 18 };
+static_assert((int)DYNAMIC_AT + (int)MOST_SHARED <= (int)STATIC_AT, "below the static memory");
 
+uint32_t shared_address(const void *p) {
+    if (static_shared.holds(p, 1)) return STATIC_AT + (uint32_t)((const char *)p - static_shared.begin);
+    return DYNAMIC_AT + (uint32_t)((const char *)p - self().of->dynamic);
+}
 const void *shared_pointer(uint32_t address) {
-    uint32_t before = (uint32_t)(static_shared.bytes + 127) / 128 * 128;
-    return address < before ? static_shared.begin + address : self().of->dynamic + (address - before);
+    return address < STATIC_AT ? self().of->dynamic + ((int64_t)address - DYNAMIC_AT) : static_shared.begin + (address - STATIC_AT);
 }
 
 static void land(std::vector<Copy> &copies) {

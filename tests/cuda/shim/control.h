@@ -15,6 +15,8 @@ void shim_clear_error(void);
 void shim_inject(const char *function, int calls_before, int error);
 /* At most so many turns of a warp in a launch; 0: no limit. */
 void shim_limit(uint64_t turns);
+/* What cudaFuncGetAttributes says of the threads that kernels allow: 1024 until then. */
+void shim_kernel_threads(int most);
 /* Launches are handed to this function, and nothing runs here; NULL: they run again. What it returns is 0 where all went well. */
 typedef int (*shim_launcher)(const char *kernel, const unsigned grid[3], unsigned threads, size_t shared_bytes, const void *args, size_t args_bytes);
 void shim_launch_through(shim_launcher instead);

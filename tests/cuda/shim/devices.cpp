@@ -59,6 +59,7 @@ static int most_shared(const Device &d) {
 }
 
 static std::mutex mutex;
+static int most_threads = 1024;
 static std::map<const void *, int> &dynamic_limits() {
     static std::map<const void *, int> all;
     return all;
@@ -119,6 +120,8 @@ using namespace shim;
 
 extern "C" {
 
+void shim_kernel_threads(int most) { most_threads = most; }
+
 cudaError_t cudaDriverGetVersion(int *version) {
     *version = count_devices() < 0 ? 0 : CUDART_VERSION;
     return cudaSuccess;
@@ -171,7 +174,7 @@ cudaError_t cudaFuncGetAttributes(cudaFuncAttributes *attributes, const void *fu
     if (!function) return set_last_error(cudaErrorInvalidDeviceFunction);
     Device d = device_at(current_device());
     *attributes = {};
-    attributes->maxThreadsPerBlock = 1024;
+    attributes->maxThreadsPerBlock = most_threads;
     attributes->numRegs = 32;
     attributes->ptxVersion = attributes->binaryVersion = 10 * d.major + d.minor;
     attributes->maxDynamicSharedSizeBytes = dynamic_limit(function);
