@@ -163,12 +163,12 @@ CBQ_FN void multiply_piece(const uint8_t *staged_x, const uint8_t *staged_w, rin
         ring<L::w_stages>::wait_full(w);
         const uint8_t *staged = staged_w + w.stage * L::w_stage;
         const uint8_t *low = staged_row<T, S>(staged, a, p.t, row, step), *high = staged_row<T, S>(staged, a, p.t, row + 8, step);
-        uint32_t runs = runs_of_step(a, step, S::elements), run = 0;
+        uint32_t runs = runs_of_step(a, step, S::elements);
 #pragma unroll 1
-        for (; run + 4 <= runs; run += 4) { // unrolled: they share words of scales
+        for (uint32_t quad = 0; quad < runs / 4; quad++) { // unrolled: they share words of scales
 #pragma unroll
             for (uint32_t i = 0; i < 4; i++) {
-                decode_run<T>(low, high, run + i, fragments[i % 2]);
+                decode_run<T>(low, high, 4 * quad + i, fragments[i % 2]);
                 if (i % 2 == 0) ring<L::x_stages>::wait_full(x);
                 begin_products<L>(staged_x + x.stage * L::x_stage, i % 2, fragments[i % 2], s);
                 end_products<1>(fragments[1 - i % 2]);
@@ -180,7 +180,7 @@ CBQ_FN void multiply_piece(const uint8_t *staged_x, const uint8_t *staged_w, rin
         }
         if (T::elements < 128) {
 #pragma unroll 1
-            for (; run < runs; run++) { // the end of k
+            for (uint32_t run = runs / 4 * 4; run < runs; run++) { // the end of k
                 decode_run<T>(low, high, run, fragments[0]);
                 if (run % 2 == 0) ring<L::x_stages>::wait_full(x);
                 begin_products<L>(staged_x + x.stage * L::x_stage, run % 2, fragments[0], s);

@@ -24,14 +24,16 @@ from tests.cuda.ptx_modules import ARCHITECTURES, kernels_ptx
 from tests.paths import ROOT
 from tests.ptx.nvcc import find_nvcc, make_cubin, nvcc_release
 
+HOPPER = "sm_90a"
 TABLE = Path(__file__).with_name("ceilings.json")
 #: A kernel may take so many registers more than the table says, and so many times the instructions.
 SLACK_REGISTERS, SLACK_INSTRUCTIONS = 8, 1.25
 #: Registers of a thread, of 65536 on a multiprocessor, for CTAs of 128 threads: four of products for 8 rows of x, two
 #: for 64 rows, eight of what only moves bytes; of others, what there is.
-MOST_REGISTERS = {8: 128, 64: 255}
+#: That for 256 rows has 384 threads, and shares its registers out when it runs.
+MOST_REGISTERS = {8: 128, 64: 255, 256: 168}
 MOST_TO_MOVE, MOST = 64, 255
-MOVERS = ("cbq_dequant_", "cbq_route_", "cbq_moe_sum")
+MOVERS = ("cbq_dequant_", "cbq_route_", "cbq_moe_sum", "cbq_wgmma_pack")
 BLOCKS = {f.name for f in cbquant.formats() if f.kind != "plain"}
 
 
@@ -44,7 +46,8 @@ def measure(folder: str = "kernels") -> dict[str, dict[str, Usage]]:
         found = list(pool.map(lambda job: usage(make_cubin(kernels_ptx(*job), job[1])), jobs))
     kernels: dict[str, dict[str, Usage]] = {arch: {} for arch in ARCHITECTURES}
     for (_, arch), of_file in zip(jobs, found, strict=True):
-        kernels[arch].update(of_file)
+        # Other architectures than Hopper have that kernel's name alone.
+        kernels[arch].update((name, u) for name, u in of_file.items() if arch == HOPPER or "_bf16_wgmma_" not in name)
     return kernels
 
 
@@ -69,7 +72,7 @@ def most_registers(name: str) -> int:
 
 def tokens_of(name: str) -> int | None:
     """Rows of x that a tile of a product has; None for other kernels."""
-    match = re.search(r"(?:matmul_\w+|sum_parts)_(8|64)$", name)
+    match = re.search(r"(?:matmul_\w+|sum_parts)_(8|64|256)$", name)
     return int(match[1]) if match else None
 
 
@@ -99,9 +102,12 @@ def beyond_table(name: str, u: Usage, known: Usage) -> Iterator[str]:
 
 def per_weight(name: str, u: Usage) -> float:
     """Instructions of a lane for each weight that it decodes and multiplies, in a product's loop: a lane decodes 16
-    weights for 2 products on tensor cores with each 8 rows of x. What the tensor cores hide is rows / 16."""
+    weights for 2 products on tensor cores with each 8 rows of x. What the tensor cores hide is rows / 16. With wgmma
+    a product takes all rows of x, and what is hidden is rows / 32."""
     tokens = tokens_of(name)
-    return u.loop * tokens / (64 * u.loop_tensor) if tokens and u.loop_tensor else 0.0
+    if not tokens or not u.loop_tensor:
+        return 0.0
+    return u.loop / (8 * u.loop_tensor) if "_wgmma_" in name else u.loop * tokens / (64 * u.loop_tensor)
 
 
 def compare(kernels: dict[str, dict[str, Usage]], table: dict[str, Any], release: str) -> list[str]:

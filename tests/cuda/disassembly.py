@@ -21,7 +21,7 @@ class Usage(NamedTuple):
     local: int  # loads and stores of the stack
     loads: int  # of 16 bytes from global memory
     stores: int  # of 16 bytes to global memory
-    copies: int  # of 16 bytes from global to shared memory
+    copies: int  # of 16 bytes, or in bulk, from global to shared memory
     tensor: int  # products on tensor cores
     instructions: int
     loop: int  # those of the loop with the fewest of them for each product on tensor cores
@@ -33,7 +33,7 @@ COUNTED = {
     "local": r"(LDL|STL)\b",
     "loads": r"LDG\..*\b128\b",
     "stores": r"STG\..*\b128\b",
-    "copies": r"LDGSTS\..*\b128\b",
+    "copies": r"LDGSTS\..*\b128\b|UBLKCP\b",
     "tensor": r"[A-Z]*MMA\b",
 }
 

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.skipif(why_not() is not None, reason=str(why_not()))
 
 SEEDS = range(20)
 PRODUCT, X = "wgmma_product.cuh", "wgmma_x.cuh"
-DECODE = "decode_run<T>(low, high, run + i, fragments[i % 2]);"
+DECODE = "decode_run<T>(low, high, 4 * quad + i, fragments[i % 2]);"
 BEGIN = "begin_products<L>(staged_x + x.stage * L::x_stage, i % 2, fragments[i % 2], s);"
 WAIT_FOR_EMPTY = "cu_mbarrier_wait(r.empty + r.stage, r.parity);"
 ALIGN = "(0u - cu_shared_address(shared)) % L::aligned"
@@ -48,7 +48,7 @@ FAULTS: dict[str, wgmma.Fault] = {
     "no wait for empty stages of x": ((PRODUCT, "ring<L::x_stages>::wait_empty(r);", ""),),
     "a stage of x is empty too early": ((PRODUCT, "last = x.empty + x.stage;", "empty_stage(x.empty + x.stage);"),),
     "a stage of W is empty too early": (
-        (PRODUCT, DECODE, f"if (run + i == 0) {DONE_WITH_W} {DECODE}"),
+        (PRODUCT, DECODE, f"if (quad + i == 0) {DONE_WITH_W} {DECODE}"),
         (PRODUCT, f"{DONE_WITH_W}\n        ring<L::w_stages>::next(w);", "ring<L::w_stages>::next(w);"),
     ),
     "no wait for products": ((PRODUCT, "end_products<1>(fragments[1 - i % 2]);", ""),),
