@@ -135,12 +135,12 @@ template <class T> CBQ_FN void decode_run(const uint8_t *low, const uint8_t *hig
     }
 }
 
-// The products of a run with half a chunk of x; they go on after the call.
-template <class L> CBQ_FN void begin_products(const uint8_t *chunk, uint32_t half, uint32_t (&a)[2][4], sums<L::TOKENS> &s) {
+// The products of a run with half a chunk of N tokens of x; they go on after the call.
+template <int N, class L> CBQ_FN void begin_products(const uint8_t *chunk, uint32_t half, uint32_t (&a)[2][4], sums<L::TOKENS> &s) {
     uint64_t matrix = cu_matrix_of(chunk) + 4 * half;
     cu_wgmma_fence();
-    cu_wgmma_bf16<L::TOKENS>(s.of, a[0], matrix);
-    cu_wgmma_bf16<L::TOKENS>(s.of, a[1], matrix + 2);
+    cu_wgmma_bf16<N>(s.of, a[0], matrix);
+    cu_wgmma_bf16<N>(s.of, a[1], matrix + 2);
     cu_wgmma_commit();
 }
 // Those of all groups but the newest N are done, of which the older one read these registers.
@@ -150,8 +150,8 @@ template <int N> CBQ_FN void end_products(uint32_t (&a)[2][4]) {
     cu_hold(a[1]);
 }
 
-// The sums of a piece of work. A run is decoded into one of two sets of registers while the products of the other one go on.
-template <class T, class L>
+// The sums of a piece of work, for N tokens. A run is decoded into one of two sets of registers while the products of the other one go on.
+template <int N, class T, class L>
 CBQ_FN void multiply_piece(const uint8_t *staged_x, const uint8_t *staged_w, ring<L::x_stages> &x, ring<L::w_stages> &w, const product_args &a,
                            const piece_of_work &p, sums<L::TOKENS> &s) {
     typedef typename L::S S;
@@ -170,7 +170,7 @@ CBQ_FN void multiply_piece(const uint8_t *staged_x, const uint8_t *staged_w, rin
             for (uint32_t i = 0; i < 4; i++) {
                 decode_run<T>(low, high, 4 * quad + i, fragments[i % 2]);
                 if (i % 2 == 0) ring<L::x_stages>::wait_full(x);
-                begin_products<L>(staged_x + x.stage * L::x_stage, i % 2, fragments[i % 2], s);
+                begin_products<N, L>(staged_x + x.stage * L::x_stage, i % 2, fragments[i % 2], s);
                 end_products<1>(fragments[1 - i % 2]);
                 if (i % 2 == 0) {
                     if (last) empty_stage(last);
@@ -183,7 +183,7 @@ CBQ_FN void multiply_piece(const uint8_t *staged_x, const uint8_t *staged_w, rin
             for (uint32_t run = runs / 4 * 4; run < runs; run++) { // the end of k
                 decode_run<T>(low, high, run, fragments[0]);
                 if (run % 2 == 0) ring<L::x_stages>::wait_full(x);
-                begin_products<L>(staged_x + x.stage * L::x_stage, run % 2, fragments[0], s);
+                begin_products<N, L>(staged_x + x.stage * L::x_stage, run % 2, fragments[0], s);
                 end_products<0>(fragments[0]);
                 if (last) empty_stage(last);
                 last = NULL;
@@ -227,7 +227,8 @@ template <class T, int N> CBQ_FN void wgmma_product(const product_args &a) {
     while (next_piece<N, WGMMA_ROWS>(a, p)) {
         sums<N> s;
         clear_sums(s);
-        multiply_piece<T, L>(staged_x, staged_w, x, w, a, p, s);
+        if (p.t.tokens <= N / 2) multiply_piece<N / 2, T, L>(staged_x, staged_w, x, w, a, p, s);
+        else multiply_piece<N, T, L>(staged_x, staged_w, x, w, a, p, s);
         if (p.to - p.from == a.steps) write_tile(a, p.t, s);
         else write_part<WGMMA_ROWS>(part_of<N, WGMMA_ROWS>(a, blockIdx.x, p.from == 0), s);
     }

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.skipif(why_not() is not None, reason=str(why_not()))
 SEEDS = range(20)
 PRODUCT, X = "wgmma_product.cuh", "wgmma_x.cuh"
 DECODE = "decode_run<T>(low, high, 4 * quad + i, fragments[i % 2]);"
-BEGIN = "begin_products<L>(staged_x + x.stage * L::x_stage, i % 2, fragments[i % 2], s);"
+BEGIN = "begin_products<N, L>(staged_x + x.stage * L::x_stage, i % 2, fragments[i % 2], s);"
 WAIT_FOR_EMPTY = "cu_mbarrier_wait(r.empty + r.stage, r.parity);"
 ALIGN = "(0u - cu_shared_address(shared)) % L::aligned"
 FILLERS = "ring<L::w_stages>::init(w, 32, WGMMA_CONSUMERS / 32);"
