@@ -51,14 +51,16 @@ template <class T> CBQ_FN void group_scale(const uint8_t *b, uint32_t g, float &
     else m = T::min == CBQ_MIN_ONE ? T::dmin(b) : 0.0f;
 }
 
-// Elements 4 c .. 4 c + 3 of run r. Compiled with -fmad=false: products are exact, but the sign of a zero is not that
-// of a fused one.
-template <class T> CBQ_FN void decode4(const uint8_t *b, uint32_t r, uint32_t c, float s, float m, float x[4]) {
-    W w = T::codes(b, r, 4 * c);
+// Compiled with -fmad=false: products are exact, but the sign of a zero is not that of a fused one.
+template <class T> CBQ_FN void codes_to_values(W w, float s, float m, float x[4]) {
     if (T::has_table) table_to_float<T>(w, x);
     else if (T::float8)
         for (int i = 0; i < 4; i++) x[i] = float8<T::float8>(w, i);
     else codes_to_float<T>(w, x);
 #pragma unroll
     for (int i = 0; i < 4; i++) x[i] = T::min ? s * x[i] - m : s * x[i];
+}
+// Elements 4 c .. 4 c + 3 of run r.
+template <class T> CBQ_FN void decode4(const uint8_t *b, uint32_t r, uint32_t c, float s, float m, float x[4]) {
+    codes_to_values<T>(T::codes(b, r, 4 * c), s, m, x);
 }
