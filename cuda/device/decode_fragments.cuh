@@ -55,6 +55,15 @@ template <bool IS_SIGNED> CBQ_FN float byte_to_float(uint32_t four, uint32_t i) 
     const float base = IS_SIGNED ? 8388608.0f + 128 : 8388608.0f;
     return cbq_as_f32(cu_permute(IS_SIGNED ? four ^ 0x80808080u : four, 0x4b000000u, 0x7440 + i)) - base;
 }
+// The whole number that a group's scale is: byte `byte` of four.
+template <class F> struct scale_of_group {
+    CBQ_FN float get(const uint8_t *b, uint32_t four, uint32_t byte) { return byte_to_float<!F::min>(F::s4(b, four), byte); }
+};
+template <> struct scale_of_group<iq4_xs_fragments> {
+    CBQ_FN float get(const uint8_t *b, uint32_t four, uint32_t byte) {
+        return cbq_as_f32(0x4b000000u | cbq_iq4_xs_s1(CBQ_AT(iq4_xs, b), 4 * four + byte)) - (8388608.0f + 32);
+    }
+};
 
 // Scales and minimums of the groups of a run.
 template <class F> struct run_scales {
@@ -66,7 +75,7 @@ template <class F> struct run_scales {
 #pragma unroll
         for (uint32_t i = 0; i < groups; i++) {
             const uint32_t four = groups * half + groups * q / 4, byte = groups * q % 4 + i; // a group's number, where a block is a unit
-            if (F::scales == CBQ_GROUPS) s[i] = F::d(b) * byte_to_float<!F::min>(F::s4(b, four), byte);
+            if (F::scales == CBQ_GROUPS) s[i] = F::d(b) * scale_of_group<F>::get(b, four, byte);
             else s[i] = F::scales == CBQ_FLOATS ? F::s(b, groups * q % (F::elements / F::group) + i) : F::d(b);
             if (F::min == CBQ_MIN_GROUPS) m[i] = F::dmin(b) * byte_to_float<false>(F::m4(b, four), byte);
             else m[i] = F::min == CBQ_MIN_ONE ? F::dmin(b) : 0;

@@ -234,7 +234,9 @@ def test_instructions_equal_their_formulas(shim: Shim) -> None:
         np.testing.assert_array_equal(out[:mask, 1], values[:mask, 1])
         np.testing.assert_array_equal(out[mask:, 1], values[: 32 - mask, 1])
         bytes_of = values[:, :2].copy().view(np.uint8)
-        chosen = [bytes_of[:, :8][lanes, values[:, 2] >> 4 * i & 7] for i in range(4)]
+        nibbles = [values[:, 2] >> 4 * i & 15 for i in range(4)]
+        chosen = [bytes_of[:, :8][lanes, nibble & 7] for nibble in nibbles]
+        chosen = [np.where(n & 8, np.where(c & 128, 255, 0), c) for n, c in zip(nibbles, chosen, strict=True)]
         np.testing.assert_array_equal(out[:, 2].copy().view(np.uint8).reshape(32, 4), np.stack(chosen, 1))
         with np.errstate(all="ignore"):
             halves = np.ascontiguousarray(values[:, 3:5]).view(np.float32).astype(ml_dtypes.bfloat16)

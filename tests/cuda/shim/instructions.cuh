@@ -74,7 +74,10 @@ static __forceinline__ uint32_t cu_shuffle_up(uint32_t v, uint32_t below, SHIM_W
 static __forceinline__ uint32_t cu_permute(uint32_t a, uint32_t b, uint32_t selector) {
     uint64_t bytes = (uint64_t)b << 32 | a;
     uint32_t result = 0;
-    for (int i = 0; i < 4; i++) result |= (uint32_t)(bytes >> 8 * (selector >> 4 * i & 7) & 255) << 8 * i;
+    for (int i = 0; i < 4; i++) {
+        uint32_t nibble = selector >> 4 * i & 15, byte = (uint32_t)(bytes >> 8 * (nibble & 7) & 255);
+        result |= (nibble & 8 ? (byte & 128 ? 255u : 0u) : byte) << 8 * i;
+    }
     return result;
 }
 static __forceinline__ uint32_t cu_and_or(uint32_t a, uint32_t b, uint32_t c) { return (a & b) | c; }
