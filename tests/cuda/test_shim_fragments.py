@@ -1,5 +1,5 @@
-"""Weights in the layout for fragments: packed, unpacked, decoded and multiplied by kernels that g++ compiled, with
-threads on the CPU."""
+"""Weights in the layout for fragments: packed, unpacked, decoded and multiplied as the host starts it, by kernels that
+g++ compiled, with threads on the CPU, and by nvcc's PTX in the interpreter."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 import cbquant
 from cbquant import reference
 from cbquant.testing import assert_bits_equal
+from tests import ptx
 from tests.cuda.products import (
     CODES,
     FRAGMENTS,
@@ -25,11 +26,15 @@ from tests.cuda.products import (
     make_weights,
     make_x,
 )
+from tests.cuda.ptx_modules import load_kernels
 from tests.cuda.shim import KERNEL_INCLUDES, Shim, ShimError, build, why_not
 from tests.cuda.test_shim_products import KERNELS, multiply
 from tests.paths import as_float, random_blocks
+from tests.ptx.nvcc import find_nvcc
 
 pytestmark = pytest.mark.skipif(why_not() is not None, reason=str(why_not()))
+
+SOURCES = ("matmul", "fragments", "repack")
 
 
 class Shape(ctypes.Structure):
@@ -40,13 +45,31 @@ class Shape(ctypes.Structure):
 
 @pytest.fixture(scope="module")
 def library() -> Shim:
-    return Shim(build([KERNELS / f"{name}.cu" for name in ("matmul", "fragments", "repack")], KERNEL_INCLUDES))
+    return Shim(build([KERNELS / f"{name}.cu" for name in SOURCES], KERNEL_INCLUDES))
 
 
 @pytest.fixture
 def shim(library: Shim) -> Iterator[Shim]:
     yield library
     library.free()
+
+
+@pytest.fixture(scope="module")
+def modules() -> list[ptx.Loaded]:
+    return [load_kernels(name, "sm_80") for name in SOURCES]
+
+
+@pytest.fixture(params=["fibers", "sm_80"])
+def either(request: pytest.FixtureRequest, shim: Shim) -> Iterator[Shim]:
+    """Kernels are run by fibers, or by the interpreter of PTX."""
+    if request.param == "fibers":
+        yield shim
+        return
+    if find_nvcc() is None:
+        pytest.skip("nvcc not found: the device code is not compiled")
+    shim.interpret(request.getfixturevalue("modules"))
+    yield shim
+    shim.run_fibers()
 
 
 def shape_of(fmt: str, *shape: int) -> Shape:
@@ -72,48 +95,48 @@ def pack(shim: Shim, shape: Shape, blocks: NDArray[np.uint8]) -> NDArray[np.uint
 
 
 @pytest.mark.parametrize("fmt", FRAGMENTS)
-def test_blocks_come_back_and_decode(shim: Shim, fmt: str) -> None:
+def test_blocks_come_back_and_decode(either: Shim, fmt: str) -> None:
     """Bits of every kind: random ones, in blocks that are no whole tile and no whole unit, of several experts."""
     elements = cbquant._formats.get(fmt).elements
     for seed, (experts, n, in_row) in enumerate([(1, 1, 1), (2, 70, 256 // elements + 1), (1, 64, 1024 // elements)]):
-        shim.seed(seed)
+        either.seed(seed)
         shape, dtype = shape_of(fmt, experts, n, in_row * elements), list(CODES)[seed]
         blocks = random_blocks(fmt, experts * n * in_row, seed)
-        fragments = pack(shim, shape, blocks)
+        fragments = pack(either, shape, blocks)
         assert (experts, n, in_row) != (1, 64, 1024 // elements) or fragments.size == blocks.size
-        back = shim.empty(blocks.size, np.uint8)
-        assert run(shim, "cbq_cuda_unpack", shape, fragments, back) == f"unpack_{fmt}"
+        back = either.empty(blocks.size, np.uint8)
+        assert run(either, "cbq_cuda_unpack", shape, fragments, back) == f"unpack_{fmt}"
         assert np.array_equal(back, blocks.ravel())
-        y = shim.empty(experts * n * shape.k, np.uint16 if dtype == "bfloat16" else dtype)
-        run(shim, "cbq_cuda_dequant_fragments", shape, CODES[dtype], fragments, y)
+        y = either.empty(experts * n * shape.k, np.uint16 if dtype == "bfloat16" else dtype)
+        run(either, "cbq_cuda_dequant_fragments", shape, CODES[dtype], fragments, y)
         assert_bits_equal(as_float(y), as_float(reference.dequant(blocks, fmt, dtype=dtype)), fmt=fmt)
 
 
-def product(shim: Shim, x: NDArray[Any], dtype: str, w: list[Weights], precision: str, **more: Any) -> Any:
+def product(either: Shim, x: NDArray[Any], dtype: str, w: list[Weights], precision: str, **more: Any) -> Any:
     n, k = w[0].values.shape
     blocks = np.concatenate([each.blocks.ravel() for each in w])
-    fragments = pack(shim, shape_of(w[0].fmt, len(w), n, k), blocks)
-    return multiply(shim, x, dtype, w, precision, fragments=fragments, **more)
+    fragments = pack(either, shape_of(w[0].fmt, len(w), n, k), blocks)
+    return multiply(either, x, dtype, w, precision, fragments=fragments, **more)
 
 
 @pytest.mark.parametrize("fmt", FRAGMENTS)
 @pytest.mark.parametrize(
     ("precision", "m", "kernel"), [("bf16", 5, "bf16_8"), ("bf16", 17, "bf16_64"), ("f32", 3, "f32_8")]
 )
-def test_every_format(shim: Shim, fmt: str, precision: str, m: int, kernel: str) -> None:
+def test_every_format(either: Shim, fmt: str, precision: str, m: int, kernel: str) -> None:
     elements = cbquant._formats.get(fmt).elements
     k = 3 * elements if elements > 128 else 11 * elements
     w = make_weights(fmt, 70, k)
     for seed, dtype in enumerate(("float32", "bfloat16")):
-        shim.seed(seed)
+        either.seed(seed)
         x = make_x(m, k, dtype)
-        y, name = product(shim, x, dtype, [w], precision)
+        y, name = product(either, x, dtype, [w], precision)
         assert name == f"matmul_{fmt}_fragments_{kernel}"
         assert_close(y, "float32", exact(x, dtype, w.values, precision), k)
 
 
 @pytest.mark.parametrize("fmt", FRAGMENTS)
-def test_weights_are_those_of_dequant(shim: Shim, fmt: str) -> None:
+def test_weights_are_those_of_dequant(either: Shim, fmt: str) -> None:
     """Times rows of the unit matrix: each weight by itself, bfloat16 of the decoded value, whatever its size."""
     elements = cbquant._formats.get(fmt).elements
     k, n = max(elements, 128), 130
@@ -122,7 +145,7 @@ def test_weights_are_those_of_dequant(shim: Shim, fmt: str) -> None:
     rows = np.isfinite(as_float(reference.dequant(blocks, fmt)).reshape(n, k)).all(1)
     rows &= np.abs(reference.dequant(blocks, fmt).reshape(n, k)).max(1) < 2.0**127
     w = Weights(fmt, blocks[rows], np.zeros((int(rows.sum()), k)))
-    y, _ = product(shim, np.eye(k, dtype=np.float32), "float32", [w], "bf16", y_dtype="bfloat16")
+    y, _ = product(either, np.eye(k, dtype=np.float32), "float32", [w], "bf16", y_dtype="bfloat16")
     assert (as_float(y.T) == as_float(values[rows])).all()
 
 
