@@ -59,17 +59,21 @@ def modules() -> list[ptx.Loaded]:
     return [load_kernels(name, "sm_80") for name in SOURCES]
 
 
-@pytest.fixture(params=["fibers", "sm_80"])
-def either(request: pytest.FixtureRequest, shim: Shim) -> Iterator[Shim]:
-    """Kernels are run by fibers, or by the interpreter of PTX."""
-    if request.param == "fibers":
-        yield shim
-        return
+@pytest.fixture
+def interpreter(request: pytest.FixtureRequest, shim: Shim) -> Iterator[Shim]:
+    """Kernels are run by the interpreter of PTX."""
     if find_nvcc() is None:
         pytest.skip("nvcc not found: the device code is not compiled")
     shim.interpret(request.getfixturevalue("modules"))
     yield shim
     shim.run_fibers()
+
+
+@pytest.fixture(params=["fibers", "interpreter"])
+def either(request: pytest.FixtureRequest, shim: Shim) -> Shim:
+    if request.param == "interpreter":
+        request.getfixturevalue("interpreter")
+    return shim
 
 
 def shape_of(fmt: str, *shape: int) -> Shape:
@@ -94,22 +98,33 @@ def pack(shim: Shim, shape: Shape, blocks: NDArray[np.uint8]) -> NDArray[np.uint
     return fragments
 
 
+def check_round_trip(shim: Shim, fmt: str, experts: int, n: int, in_row: int, dtype: str) -> None:
+    """Bits of every kind: random ones."""
+    shape = shape_of(fmt, experts, n, in_row * cbquant._formats.get(fmt).elements)
+    blocks = random_blocks(fmt, experts * n * in_row, n)
+    fragments = pack(shim, shape, blocks)
+    if n % 64 == 0 and shape.k % 256 == 0:
+        assert fragments.size == blocks.size
+    back = shim.empty(blocks.size, np.uint8)
+    assert run(shim, "cbq_cuda_unpack", shape, fragments, back) == f"unpack_{fmt}"
+    assert np.array_equal(back, blocks.ravel())
+    y = shim.empty(experts * n * shape.k, np.uint16 if dtype == "bfloat16" else dtype)
+    run(shim, "cbq_cuda_dequant_fragments", shape, CODES[dtype], fragments, y)
+    assert_bits_equal(as_float(y), as_float(reference.dequant(blocks, fmt, dtype=dtype)), fmt=fmt)
+
+
 @pytest.mark.parametrize("fmt", FRAGMENTS)
-def test_blocks_come_back_and_decode(either: Shim, fmt: str) -> None:
-    """Bits of every kind: random ones, in blocks that are no whole tile and no whole unit, of several experts."""
+def test_blocks_come_back_and_decode(shim: Shim, fmt: str) -> None:
+    """No whole tile and no whole unit, several experts; and nothing but whole ones."""
     elements = cbquant._formats.get(fmt).elements
     for seed, (experts, n, in_row) in enumerate([(1, 1, 1), (2, 70, 256 // elements + 1), (1, 64, 1024 // elements)]):
-        either.seed(seed)
-        shape, dtype = shape_of(fmt, experts, n, in_row * elements), list(CODES)[seed]
-        blocks = random_blocks(fmt, experts * n * in_row, seed)
-        fragments = pack(either, shape, blocks)
-        assert (experts, n, in_row) != (1, 64, 1024 // elements) or fragments.size == blocks.size
-        back = either.empty(blocks.size, np.uint8)
-        assert run(either, "cbq_cuda_unpack", shape, fragments, back) == f"unpack_{fmt}"
-        assert np.array_equal(back, blocks.ravel())
-        y = either.empty(experts * n * shape.k, np.uint16 if dtype == "bfloat16" else dtype)
-        run(either, "cbq_cuda_dequant_fragments", shape, CODES[dtype], fragments, y)
-        assert_bits_equal(as_float(y), as_float(reference.dequant(blocks, fmt, dtype=dtype)), fmt=fmt)
+        shim.seed(seed)
+        check_round_trip(shim, fmt, experts, n, in_row, list(CODES)[seed])
+
+
+@pytest.mark.parametrize("fmt", FRAGMENTS)
+def test_device_code_packs_and_unpacks(interpreter: Shim, fmt: str) -> None:
+    check_round_trip(interpreter, fmt, 1, 66, 1, list(CODES)[FRAGMENTS.index(fmt) % 3])
 
 
 def product(either: Shim, x: NDArray[Any], dtype: str, w: list[Weights], precision: str, **more: Any) -> Any:
@@ -119,20 +134,32 @@ def product(either: Shim, x: NDArray[Any], dtype: str, w: list[Weights], precisi
     return multiply(either, x, dtype, w, precision, fragments=fragments, **more)
 
 
+def check_product(shim: Shim, fmt: str, precision: str, m: int, kernel: str, dtypes: tuple[str, ...]) -> None:
+    elements = cbquant._formats.get(fmt).elements
+    k = 3 * elements if elements > 128 else 11 * elements
+    w = make_weights(fmt, 70, k)
+    for seed, dtype in enumerate(dtypes):
+        shim.seed(seed)
+        x = make_x(m, k, dtype)
+        y, name = product(shim, x, dtype, [w], precision)
+        assert name == f"matmul_{fmt}_fragments_{kernel}"
+        assert_close(y, "float32", exact(x, dtype, w.values, precision), k)
+
+
 @pytest.mark.parametrize("fmt", FRAGMENTS)
 @pytest.mark.parametrize(
     ("precision", "m", "kernel"), [("bf16", 5, "bf16_8"), ("bf16", 17, "bf16_64"), ("f32", 3, "f32_8")]
 )
-def test_every_format(either: Shim, fmt: str, precision: str, m: int, kernel: str) -> None:
-    elements = cbquant._formats.get(fmt).elements
-    k = 3 * elements if elements > 128 else 11 * elements
-    w = make_weights(fmt, 70, k)
-    for seed, dtype in enumerate(("float32", "bfloat16")):
-        either.seed(seed)
-        x = make_x(m, k, dtype)
-        y, name = product(either, x, dtype, [w], precision)
-        assert name == f"matmul_{fmt}_fragments_{kernel}"
-        assert_close(y, "float32", exact(x, dtype, w.values, precision), k)
+def test_every_format(shim: Shim, fmt: str, precision: str, m: int, kernel: str) -> None:
+    check_product(shim, fmt, precision, m, kernel, ("float32", "bfloat16"))
+
+
+@pytest.mark.parametrize("fmt", FRAGMENTS)
+def test_device_code_multiplies(interpreter: Shim, fmt: str) -> None:
+    """Up to eight rows; test_weights_are_those_of_dequant has more of them."""
+    check_product(interpreter, fmt, "bf16", 5, "bf16_8", ("bfloat16",))
+    if fmt in ("q4_0", "q6_k"):
+        check_product(interpreter, fmt, "f32", 3, "f32_8", ("float32",))
 
 
 @pytest.mark.parametrize("fmt", FRAGMENTS)
