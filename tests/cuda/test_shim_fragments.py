@@ -23,8 +23,10 @@ from tests.cuda.products import (
     Weights,
     assert_close,
     exact,
+    from_bf16,
     make_weights,
     make_x,
+    to_bf16,
 )
 from tests.cuda.ptx_modules import load_kernels
 from tests.cuda.shim import KERNEL_INCLUDES, Shim, ShimError, build, why_not
@@ -174,6 +176,16 @@ def test_weights_are_those_of_dequant(either: Shim, fmt: str) -> None:
     w = Weights(fmt, blocks[rows], np.zeros((int(rows.sum()), k)))
     y, _ = product(either, np.eye(k, dtype=np.float32), "float32", [w], "bf16", y_dtype="bfloat16")
     assert (as_float(y.T) == as_float(values[rows])).all()
+
+
+def test_split_scales_are_exact() -> None:
+    """What decode_fragments.cuh says of d = high + low: every binary16 that is a number, every code of 4 and 5 bits."""
+    d = np.arange(65536, dtype=np.uint32).astype(np.uint16).view(np.float16).astype(np.float32)
+    d = d[np.isfinite(d)]
+    high = from_bf16(to_bf16(d))
+    for code in range(-16, 16):
+        low = (d - high) * np.float32(code)
+        assert np.array_equal(from_bf16(to_bf16(low)), low)
 
 
 SHAPES = [(1, 1, 1), (7, 65, 3), (8, 64, 9), (63, 66, 2), (130, 300, 1)]
