@@ -66,7 +66,7 @@ template <class T, int CLASS, int BITS, int HEADER_AT, int HEADER> struct fragme
         code_bits = BITS,
         header_at = HEADER_AT,
         header = HEADER,
-        unit = T::elements > HALF ? 256 : HALF,
+        unit = (int)T::elements > (int)HALF ? 256 : (int)HALF, // numbers of different enums
         parts = unit / HALF,
         blocks = unit / T::elements,
         codes_bytes = BITS * 1024, // of a half
