@@ -12,7 +12,7 @@ from cbquant.cuda._array import DeviceArray
 from cbquant.cuda._device import set_last_kernel
 from cbquant.cuda._error import new_while_capturing
 from cbquant.cuda._native import Memory, Native
-from cbquant.cuda._weight import Weight, blocks_of, check_weight
+from cbquant.cuda._weight import Weight, check_weight, place_of, weights_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -88,8 +88,12 @@ def _through_new_memory(
 
 
 def _decode(native: Native, w: Weight, dtype: str, memory: Memory, offset: int, stream: int) -> None:
-    n_blocks = w.size // w._info.elements
-    set_last_kernel(native.dequant(w._info.tag, dtype, *blocks_of(w), n_blocks, memory, offset, stream))
+    if w.layout == "fragments":
+        kernel = native.dequant_fragments(weights_of(w), dtype, *place_of(w), memory, offset, stream)
+    else:
+        n_blocks = w.size // w._info.elements
+        kernel = native.dequant(w._info.tag, dtype, *place_of(w), n_blocks, memory, offset, stream)
+    set_last_kernel(kernel)
 
 
 def device_array(array: Any, name: str) -> Any:

@@ -23,8 +23,11 @@ Place = tuple[Memory, int]
 Rows = tuple[Memory, int, str, int]
 #: An operator's array: memory (None while sizes are asked for), offset, type, shape, strides in elements.
 Described = tuple[Memory | None, int, str, tuple[int, ...], tuple[int, ...]]
-#: Format's tag, precision (0: bf16, 1: f32), m, n, k, experts, picks (0 and 1 without experts).
-Problem = tuple[int, int, int, int, int, int, int]
+#: Format's tag, precision (0: bf16, 1: f32), m, n, k, experts, picks (0 and 1 without experts), layout (0: blocks,
+#: 1: fragments).
+Problem = tuple[int, int, int, int, int, int, int, int]
+#: Format's tag, experts (1 without), n, k.
+Weights = tuple[int, int, int, int]
 
 
 class Native(Protocol):
@@ -81,6 +84,18 @@ class Native(Protocol):
     ) -> str: ...
     def moe_sum(
         self, tokens: int, picks: int, n: int, z: Place, weights: Place, ids: Place, y: Rows, stream: int, /
+    ) -> str: ...
+
+    # cuda/host/fragments.c
+    def fragment_bytes(self, weights: Weights, /) -> int: ...
+    def pack(
+        self, weights: Weights, blocks: Memory, offset: int, fragments: Memory, to: int, stream: int, /
+    ) -> str: ...
+    def unpack(
+        self, weights: Weights, blocks: Memory, offset: int, fragments: Memory, at: int, stream: int, /
+    ) -> str: ...
+    def dequant_fragments(
+        self, weights: Weights, dtype: str, fragments: Memory, offset: int, out: Memory, to: int, stream: int, /
     ) -> str: ...
 
     # cuda/host/operators.c

@@ -12,7 +12,7 @@ from cbquant._arguments import check_word
 from cbquant.cuda import _driver, _operand, _stream
 from cbquant.cuda._call import Call, Input, Output, floats, workspace
 from cbquant.cuda._device import set_last_kernel
-from cbquant.cuda._weight import PRECISIONS, Weight, blocks_of, check_product, problem
+from cbquant.cuda._weight import PRECISIONS, Weight, check_product, place_of, problem
 
 
 def matmul(x: Any, w: Weight, out: Any = None, stream: Any = None, precision: str = "bf16") -> Any:
@@ -77,7 +77,7 @@ def matmul(x: Any, w: Weight, out: Any = None, stream: Any = None, precision: st
     room = call.need(native.product_workspace(w.device, wanted)) if k else 0
     with workspace(call) as places:
         if k:
-            operands = (rows.rows(places), blocks_of(w), y.rows(places))
+            operands = (rows.rows(places), place_of(w), y.rows(places))
             set_last_kernel(native.matmul(wanted, *operands, None, places[room], call.stream))
         else:
             y.clear(places)
@@ -158,7 +158,7 @@ def moe_matmul(
     with workspace(call) as places:
         numbers = chosen.place(places)
         target = y.rows(places) if factors is None else (*places[parts], "float32", n)
-        operands = (rows.rows(places), blocks_of(experts), target, numbers, places[room], call.stream)
+        operands = (rows.rows(places), place_of(experts), target, numbers, places[room], call.stream)
         set_last_kernel(native.matmul(wanted, *operands))
         if factors is not None:
             sums = (places[parts], factors.place(places), numbers, y.rows(places), call.stream)

@@ -1,4 +1,4 @@
-"""`Weight`: the blocks of a tensor in a device's memory."""
+"""`Weight`: a tensor in a device's memory."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from cbquant import _formats
 from cbquant._arguments import check_whole, check_word
 from cbquant._buffer import PLAIN_DTYPES, as_bytes
 from cbquant._formats import Format
-from cbquant.cuda import _driver, _stream, _workspace
+from cbquant.cuda import _driver, _layouts, _stream, _workspace
 from cbquant.cuda._error import not_while_capturing
-from cbquant.cuda._native import Memory, Native, Problem
+from cbquant.cuda._native import Memory, Native, Problem, Weights
 from cbquant.tensor import QuantTensor
 
 if TYPE_CHECKING:
@@ -39,26 +39,31 @@ class Weight:
         Name of the format.
     device : int
         The index of its device.
+    layout : "blocks" or "fragments"
+        How it lies in memory: see `load`.
     """
 
-    __slots__ = ("__weakref__", "_info", "_layout", "_memory", "device", "format", "shape")
+    __slots__ = ("__weakref__", "_info", "_memory", "_planes", "device", "format", "layout", "shape")
 
     shape: tuple[int, ...]
     format: str
     device: int
+    layout: str
     _info: Format  # of its blocks
-    _layout: Layout | None  # of planes, without their codes
+    _planes: Layout | None  # those that the blocks were made of, without their codes
     _memory: Memory
 
     def __init__(self) -> None:
         raise TypeError("a Weight is made by cbquant.cuda.load(tensor)")
 
     @classmethod
-    def _wrap(cls, memory: Memory, info: Format, shape: tuple[int, ...], layout: Layout | None = None) -> Weight:
+    def _wrap(
+        cls, memory: Memory, info: Format, shape: tuple[int, ...], layout: str, planes: Layout | None = None
+    ) -> Weight:
         self = object.__new__(cls)
-        self._memory, self._info, self._layout = memory, info, layout
-        self.shape, self.device = shape, memory.device
-        self.format = info.name if layout is None else layout.format.name
+        self._memory, self._info, self._planes = memory, info, planes
+        self.shape, self.device, self.layout = shape, memory.device, layout
+        self.format = info.name if planes is None else planes.format.name
         return self
 
     @property
@@ -73,7 +78,7 @@ class Weight:
 
     @property
     def nbytes(self) -> int:
-        """The number of bytes that the blocks take."""
+        """The number of bytes of its blocks; fragments add what whole tiles need."""
         return self.size // self._info.elements * self._info.bytes
 
     def __repr__(self) -> str:
@@ -93,12 +98,16 @@ class Weight:
         """
         raw = np.empty(self.nbytes, np.uint8)
         native = _driver.ready("to_host", self.device)
-        native.download(self._memory, _BEFORE, raw, 0)
-        if self._layout is None:
+        blocks, offset = place_of(self)
+        if self.layout == "fragments":
+            fragments, blocks = blocks, native.malloc(self.device, self.nbytes)
+            native.unpack(weights_of(self), blocks, 0, fragments, 0, 0)
+        native.download(blocks, offset, raw, 0)
+        if self._planes is None:
             return QuantTensor(raw, self.format, self.shape)
         from cbquant.cuda import _planes
 
-        return _planes.from_blocks(native, raw, self._info, self._layout)
+        return _planes.from_blocks(native, raw, self._info, self._planes)
 
     def dequant(self, dtype: Any = "bfloat16", out: Any = None, stream: Any = None) -> Any:
         """The decoded values: `cbquant.cuda.dequant`."""
@@ -107,7 +116,7 @@ class Weight:
         return dequant(self, dtype, out, stream)
 
 
-def load(tensor: QuantTensor | NDArray[Any], device: int = 0, stream: Any = None) -> Weight:
+def load(tensor: QuantTensor | NDArray[Any], device: int = 0, stream: Any = None, *, layout: str = "auto") -> Weight:
     """Copy a tensor to a GPU, in its own format.
 
     Parameters
@@ -121,6 +130,12 @@ def load(tensor: QuantTensor | NDArray[Any], device: int = 0, stream: Any = None
         The index of the GPU.
     stream : int or stream, optional
         The stream of the copy, which is done when `load` returns. Workspace for products is reserved for this stream.
+    layout : "auto", "blocks" or "fragments"
+        How the weights lie in the device's memory. "blocks": as they are in files. "fragments": the same bits in the
+        order in which products take them, which costs fewer instructions for each weight; rows count by 64, and K by
+        128 or 256. "auto": fragments of ``[N, K]`` and ``[E, N, K]`` of the formats that have them, else blocks.
+        Results differ as sums in another order do; `Weight.to_host` gives the same bytes back. Hopper's kernel for
+        more than 64 rows of x takes blocks only: say so for weights that see long prompts more than single tokens.
 
     Returns
     -------
@@ -132,7 +147,8 @@ def load(tensor: QuantTensor | NDArray[Any], device: int = 0, stream: Any = None
         There is no GPU, or too little memory on it.
     ValueError
         Rows of planes that are no multiple of 32 (of nvfp4: 64); nf4 and fp4 whose scales belong to no multiple of 32
-        elements, FP8 with such tiles; an unknown type. There is no such device.
+        elements, FP8 with such tiles; an unknown type. Fragments of a format or of a shape that has none. There is no
+        such device.
     TypeError
         A wrong type of tensor.
 
@@ -145,29 +161,41 @@ def load(tensor: QuantTensor | NDArray[Any], device: int = 0, stream: Any = None
     """
     from cbquant.planes._tensor import PlanesTensor
 
-    layout: Layout | None = None
+    planes: Layout | None = None
     if isinstance(tensor, PlanesTensor):
         from cbquant.cuda import _planes
 
         native = _driver.ready("load", device)
-        raw, info, layout = _planes.to_blocks(native, tensor)
+        raw, info, planes = _planes.to_blocks(native, tensor)
         shape = tensor.shape
+        chosen = _layouts.choose(layout, info.name, shape)
     else:
         raw, info, shape = _blocks(tensor)
+        chosen = _layouts.choose(layout, info.name, shape)
         native = _driver.ready("load", device)
     target = _stream.choose(stream, device)
     if native.is_capturing(device, target):
         raise not_while_capturing("load", "a tensor cannot be copied while a graph is captured: load it before")
-    end = _BEFORE + raw.nbytes
-    memory = native.malloc(device, end + native.MARGIN)
-    native.fill(memory, 0, _BEFORE, 0, target)
-    native.upload(memory, _BEFORE, raw, target)
-    native.fill(memory, end, native.MARGIN, 0, target)
+    memory = _upload(native, device, raw, target)
+    if chosen == "fragments":
+        blocks, tensor_shape = memory, _weights(info, shape)
+        memory = native.malloc(device, native.fragment_bytes(tensor_shape))
+        native.pack(tensor_shape, blocks, _BEFORE, memory, 0, target)
     native.synchronize(device, target)
-    weight = Weight._wrap(memory, info, shape, layout)
+    weight = Weight._wrap(memory, info, shape, chosen, planes)
     if weight.ndim in (2, 3) and weight.size and native.has_product(info.tag):
         _reserve(native, weight, _ROWS, _PICKS, PRECISIONS, target)
     return weight
+
+
+def _upload(native: Native, device: int, raw: NDArray[np.uint8], stream: int) -> Memory:
+    """The bytes with a margin on both sides."""
+    end = _BEFORE + raw.nbytes
+    memory = native.malloc(device, end + native.MARGIN)
+    native.fill(memory, 0, _BEFORE, 0, stream)
+    native.upload(memory, _BEFORE, raw, stream)
+    native.fill(memory, end, native.MARGIN, 0, stream)
+    return memory
 
 
 def _blocks(tensor: Any) -> tuple[NDArray[np.uint8], Format, tuple[int, ...]]:
@@ -239,7 +267,18 @@ def _reserve(native: Native, w: Weight, m: int, picks: int, precisions: tuple[st
 def problem(w: Weight, m: int, picks: int, precision: str) -> Problem:
     """A product as C takes it."""
     *experts, n, k = w.shape
-    return w._info.tag, PRECISIONS.index(precision), m, n, k, experts[0] if experts else 0, picks if experts else 1
+    precision_code, layout = PRECISIONS.index(precision), int(w.layout == "fragments")
+    return w._info.tag, precision_code, m, n, k, experts[0] if experts else 0, picks if experts else 1, layout
+
+
+def weights_of(w: Weight) -> Weights:
+    """Weights in fragments, as C takes them."""
+    return _weights(w._info, w.shape)
+
+
+def _weights(info: Format, shape: tuple[int, ...]) -> Weights:
+    *experts, n, k = shape
+    return info.tag, experts[0] if experts else 1, n, k
 
 
 def check_product(w: Any, name: str, ndims: tuple[int, ...]) -> Weight:
@@ -262,6 +301,6 @@ def check_weight(w: Any, name: str) -> Weight:
     return w
 
 
-def blocks_of(w: Weight) -> tuple[Memory, int]:
-    """Where its blocks are."""
-    return w._memory, _BEFORE
+def place_of(w: Weight) -> tuple[Memory, int]:
+    """Where its blocks are, or its fragments."""
+    return w._memory, 0 if w.layout == "fragments" else _BEFORE

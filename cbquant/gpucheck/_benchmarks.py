@@ -65,8 +65,8 @@ def products(
             break
         x, out = operands(context, m, n, k)
         time = timer(context).measure([partial(cuda.matmul, x, w, out=out) for w in weights])
-        kernel = cuda.last_kernel()
-        facts = {"format": fmt.name, "kernel": kernel, "budget": decode_budget(context, fmt, 8 if m <= 8 else 64)}
+        kernel = str(cuda.last_kernel())
+        facts = {"format": fmt.name, "kernel": kernel, "budget": decode_budget(context, kernel, 8 if m <= 8 else 64)}
         rows.append({**facts, **judged(context, "matmul", m, n, k, time, weights[0].nbytes)})
     return {"rows": rows}
 
@@ -193,7 +193,7 @@ def _finite_rows(fmt: Format, k: int) -> _data.Bytes:
     return _data.finite_rows(fmt, ROWS, k)
 
 
-def decode_budget(context: Context, fmt: Format, tokens: int) -> float | None:
+def decode_budget(context: Context, kernel: str, tokens: int) -> float | None:
     """Instructions of a lane for each weight, as counted in nvcc's machine code; None outside of a checkout. What hides
     behind tensor cores is rows of x / 16."""
     root = checkout()
@@ -201,7 +201,7 @@ def decode_budget(context: Context, fmt: Format, tokens: int) -> float | None:
         return None
     table = json.loads((root / "tests" / "cuda" / "ceilings.json").read_text())
     arch = "sm_90a" if cuda.device_info(context.device)["compute_capability"] == "9.0" else "sm_80"
-    row = table[arch].get(f"cbq_matmul_{fmt.name}_bf16_{tokens}")
+    row = table[arch].get(f"cbq_{kernel}")
     if row is None:
         return None
     usage = dict(zip(table["columns"], row, strict=True))

@@ -14,6 +14,7 @@ import cbquant
 from cbquant import cuda
 from cbquant._formats import Format
 from cbquant.cuda import _driver
+from cbquant.cuda._layouts import INSTRUCTIONS
 from cbquant.gpucheck import _data
 from cbquant.gpucheck._items import Context, Item, NotRun, Wrong, need_gpu
 
@@ -45,10 +46,14 @@ def items(context: Context) -> Iterator[Item]:
     need_gpu(context)
     for fmt in context.formats:
         yield Item(f"dequant {fmt.name}", partial(check_dequant, context, fmt))
-    for fmt in context.multiplied:
-        yield Item(f"matmul {fmt.name}", partial(check_matmul, context, fmt))
-    for fmt in context.multiplied:
-        yield Item(f"moe {fmt.name}", partial(check_moe, context, fmt))
+    for fmt in context.blocks:
+        if fmt.name in INSTRUCTIONS:
+            yield Item(f"fragments {fmt.name}", partial(check_fragments, context, fmt))
+    for name, check in (("matmul", check_matmul), ("moe", check_moe)):
+        for fmt in context.multiplied:
+            yield Item(f"{name} {fmt.name}", partial(check, context, fmt, "blocks"))
+            if fmt.name in INSTRUCTIONS:
+                yield Item(f"{name} {fmt.name} fragments", partial(check, context, fmt, "fragments"))
     from cbquant.gpucheck import _planes
 
     for fmt_name, how in _planes.FORMATS:
@@ -72,6 +77,20 @@ def check_dequant(context: Context, fmt: Format) -> dict[str, Any]:
         weight = cuda.load(tensor, context.device)
         compare_decoded(context, weight, tensor, f"{n} blocks")
     return {"kernel": cuda.last_kernel(), "blocks": list(counts)}
+
+
+def check_fragments(context: Context, fmt: Format) -> dict[str, Any]:
+    """The CPU's bits of weights in fragments, and their bytes back: less than a tile, more than one, experts."""
+    shapes = [(1, 1), (65, 3), (3, 70, 9)]
+    for *rows, blocks in shapes:
+        shape = (*rows, blocks * fmt.elements)
+        raw = _data.random_blocks(fmt, int(np.prod(rows)) * blocks, blocks).reshape(-1)
+        tensor = cbquant.QuantTensor(raw, fmt.name, shape)
+        weight = cuda.load(tensor, context.device, layout="fragments")
+        if weight.to_host().raw.tobytes() != raw.tobytes():
+            raise Wrong(f"{shape}: other bytes came back")
+        compare_decoded(context, weight, tensor, f"{shape}")
+    return {"kernel": cuda.last_kernel(), "shapes": shapes}
 
 
 def compare_decoded(context: Context, weight: cuda.Weight, tensor: cbquant.QuantTensor, what: str) -> None:
@@ -131,7 +150,7 @@ def check_many(context: Context) -> dict[str, Any]:
 # ---- products ----
 
 
-def check_matmul(context: Context, fmt: Format) -> dict[str, Any]:
+def check_matmul(context: Context, fmt: Format, layout: str) -> dict[str, Any]:
     """Odd shapes, both precisions, and a row of W that is no number."""
     worst: dict[str, float] = {}
     for seed, (m, n, blocks, dtype) in enumerate(SHAPES[::4] if context.small else SHAPES):
@@ -140,7 +159,7 @@ def check_matmul(context: Context, fmt: Format) -> dict[str, Any]:
         bad = _data.row_that_is_no_number(fmt, k) if n > 1 else None
         if bad is not None:
             rows[n // 2] = bad
-        weight = cuda.load(cbquant.QuantTensor(rows.reshape(-1), fmt.name, (n, k)), context.device)
+        weight = cuda.load(cbquant.QuantTensor(rows.reshape(-1), fmt.name, (n, k)), context.device, layout=layout)
         x, values = make_x(m, k, dtype, seed)
         w = _data.rounded_weights(rows, fmt)
         for precision in LIMITS:
@@ -160,13 +179,14 @@ def multiplied(
     return out.to_numpy(np.empty(shape, HOLDS[dtype]))
 
 
-def check_moe(context: Context, fmt: Format) -> dict[str, Any]:
+def check_moe(context: Context, fmt: Format, layout: str) -> dict[str, Any]:
     """Experts that nobody chose, tokens without one, with and without weights of experts."""
     experts, tokens, picks, n = 5, 13, 3, 70
     k = 3 * max(fmt.elements, 32)
     rng = np.random.default_rng(fmt.tag)
     rows = _data.finite_rows(fmt, experts * n, k, 3)
-    weight = cuda.load(cbquant.QuantTensor(rows.reshape(-1), fmt.name, (experts, n, k)), context.device)
+    tensor = cbquant.QuantTensor(rows.reshape(-1), fmt.name, (experts, n, k))
+    weight = cuda.load(tensor, context.device, layout=layout)
     w = _data.rounded_weights(rows, fmt).reshape(experts, n, k)
     ids = rng.choice(np.array([-1, 0, 1, 3, 4], np.int32), (tokens, picks))
     ids[0] = -1

@@ -101,14 +101,24 @@ def instructions(device: Device) -> dict[str, Any]:
         v = rng.integers(0, 2**32, (32, 8), dtype=np.uint32)
         v[:5, 3] = 0x7F800001, 0xFFFFFFFF, 0x7F7FFFFF, 0x3F808000, 0x3F818000  # NaNs, the largest, halfway to even
         v[:5, 4] = 0x3F818000, 0x00000001, 0xFF800000, 0x80000000, 0x00008000
+        numbers = rng.integers(-255, 256, (2, 32, 3)).astype(np.float32) * np.array([1, 1, 64], np.float32)
+        numbers[:, :8] *= np.array([2.0**-133, 2.0**118, 2.0**-7], np.float32)  # subnormal factors
+        v[:, 5:] = _bf16(numbers[0].view(np.uint32)) | _bf16(numbers[1].view(np.uint32)) << np.uint32(16)
         _, out = device("run_instructions", [v, np.full((32, 8), 0xA5A5A5A5, np.uint32)], mask)
         _equal(out[:, 0], v[LANES ^ mask, 0], f"shuffle_xor by {mask}")
         _equal(out[:, 4], v[LANES ^ mask, 1], f"shuffle_xor_bits by {mask}")
         _equal(out[:, 1], np.where(mask <= LANES, v[LANES - mask, 1], v[LANES, 1]), f"shuffle_up by {mask}")
         eight = np.ascontiguousarray(v[:, :2]).view(np.uint8)
-        chosen = np.stack([eight[LANES, v[:, 2] >> np.uint32(4 * i) & 7] for i in range(4)], 1)
+        nibbles = [v[:, 2] >> np.uint32(4 * i) & 15 for i in range(4)]
+        chosen = np.stack([eight[LANES, nibble & 7] for nibble in nibbles], 1)
+        chosen = np.where(np.stack(nibbles, 1) & 8, chosen // 128 * np.uint8(255), chosen)
         _equal(out[:, 2], np.ascontiguousarray(chosen).view(np.uint32)[:, 0], "permute")
         _equal(out[:, 3], _bf16(v[:, 3]) | _bf16(v[:, 4]) << np.uint32(16), "pack_bf16")
+        _equal(out[:, 5], v[:, 0] & v[:, 1] | v[:, 2], "and_or")
+        with np.errstate(under="ignore"):
+            sums = numbers[..., 0] * numbers[..., 1] + numbers[..., 2]  # exact in float32
+        halves = [_bf16(half.view(np.uint32)) for half in sums]
+        _equal(out[:, 6], halves[0] | halves[1] << np.uint32(16), "fma_bf16x2")
     return {"masks": list(masks)}
 
 
@@ -193,7 +203,7 @@ def _equal(found: NDArray[Any], expected: NDArray[Any], what: str) -> None:
 
 
 CHECKS: dict[str, Callable[[Device], dict[str, Any]]] = {
-    "shuffles, byte permutation, packing to bf16": instructions,
+    "shuffles, bytes and bits, pairs of bf16": instructions,
     "mma.m16n8k16 of bf16": mma_bf16,
     "mma.m16n8k16 of f16": mma_f16,
     "ldmatrix": matrices,

@@ -16,6 +16,10 @@ CBQ_FN uint32_t cbq_iq4_xs_s4(const cbq_iq4_xs_block *b, uint32_t k) {
     uint32_t high = cbq_spread_pairs(b->scales_h[k]);
     return cbq_sub4(low | high << 4, CBQ_B(32));
 }
+/* The scale of group g alone, with the 32 still in it: four at a time take less for each, one takes less than four. */
+CBQ_FN uint32_t cbq_iq4_xs_s1(const cbq_iq4_xs_block *b, uint32_t g) {
+    return (cbq_u32(b->scales_l, 4) >> 4 * g & 15) | (cbq_u16(b->scales_h, 2) << 4 >> 2 * g & 48);
+}
 /* scales: 0..63, as they are stored */
 CBQ_FN void cbq_iq4_xs_pack(cbq_iq4_xs_block *b, const uint8_t codes[256], const uint8_t scales[8], uint16_t d) {
     memcpy(b->d, &d, 2);

@@ -71,15 +71,17 @@ template <class T> CBQ_FN void group_scale(const uint8_t *b, uint32_t g, float &
 template <class T> CBQ_FN float tensor_scale(const uint8_t *b) { return T::finish == SCALED ? 1.0f : cbq_as_f32(cbq_u32(b + T::bytes - 4, 4)); }
 template <class T> CBQ_FN float finished(float x, float tensor) { return T::finish == TIMES ? x * tensor : T::finish == OVER ? x / tensor : x; }
 
-// Elements 4 c .. 4 c + 3 of run r. Compiled with -fmad=false: products are exact, but the sign of a zero is not that
-// of a fused one.
-template <class T> CBQ_FN void decode4(const uint8_t *b, uint32_t r, uint32_t c, float s, float m, float x[4]) {
-    W w = T::codes(b, r, 4 * c);
+// Compiled with -fmad=false: products are exact, but the sign of a zero is not that of a fused one.
+template <class T> CBQ_FN void codes_to_values(W w, float s, float m, float x[4], float tensor = 1.0f) {
     if (T::has_table) table_to_float<T>(w, x);
     else if (T::has_book) book_to_float<T>(w, x);
     else if (T::float8)
         for (int i = 0; i < 4; i++) x[i] = float8<T::float8>(w, i);
     else codes_to_float<T>(w, x);
 #pragma unroll
-    for (int i = 0; i < 4; i++) x[i] = T::min ? s * x[i] - m : finished<T>(s * x[i], tensor_scale<T>(b));
+    for (int i = 0; i < 4; i++) x[i] = T::min ? s * x[i] - m : finished<T>(s * x[i], tensor);
+}
+// Elements 4 c .. 4 c + 3 of run r.
+template <class T> CBQ_FN void decode4(const uint8_t *b, uint32_t r, uint32_t c, float s, float m, float x[4]) {
+    codes_to_values<T>(T::codes(b, r, 4 * c), s, m, x, tensor_scale<T>(b));
 }

@@ -24,13 +24,32 @@ static __device__ __forceinline__ uint32_t cu_shuffle_xor_bits(uint32_t v, int m
 // The value of the lane `below` lanes below; the lowest ones keep their own.
 static __device__ __forceinline__ uint32_t cu_shuffle_up(uint32_t v, uint32_t below) { return __shfl_up_sync(0xffffffffu, v, below); }
 
-// Each of the four bytes of the result is one of the eight bytes of b:a, chosen by a nibble of `selector`.
-static __device__ __forceinline__ uint32_t cu_permute(uint32_t a, uint32_t b, uint32_t selector) { return __byte_perm(a, b, selector); }
+// Each of the four bytes of the result is one of the eight bytes of b:a, chosen by a nibble of the lower half of `selector`; from 8 up,
+// it is eight times the sign of byte nibble - 8. (__byte_perm spends an instruction on never doing that.)
+static __device__ __forceinline__ uint32_t cu_permute(uint32_t a, uint32_t b, uint32_t selector) {
+    uint32_t r;
+    asm("prmt.b32 %0, %1, %2, %3;" : "=r"(r) : "r"(a), "r"(b), "r"(selector));
+    return r;
+}
+
+// (a & b) | c in one instruction, also where b and c are constants: ptxas makes two of such.
+static __device__ __forceinline__ uint32_t cu_and_or(uint32_t a, uint32_t b, uint32_t c) {
+    uint32_t r;
+    asm("lop3.b32 %0, %1, %2, %3, 0xea;" : "=r"(r) : "r"(a), "r"(b), "r"(c));
+    return r;
+}
 
 // Two floats as bf16, rounded to nearest even: `low` in the lower half.
 static __device__ __forceinline__ uint32_t cu_pack_bf16(float low, float high) {
     uint32_t pair;
     asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
+    return pair;
+}
+
+// a * b + c of two pairs of bf16, each rounded once; subnormal numbers stay what they are.
+static __device__ __forceinline__ uint32_t cu_fma_bf16x2(uint32_t a, uint32_t b, uint32_t c) {
+    uint32_t pair;
+    asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(pair) : "r"(a), "r"(b), "r"(c));
     return pair;
 }
 

@@ -1,31 +1,30 @@
-// A run of 32 elements of a warp's sixteen rows, decoded in registers, times rows of x.
+// Eight elements of two rows of a lane, g and g + 8 of a warp's sixteen, times the same elements of rows of x.
 //
-// The order of k inside a product is free as long as both sides have it. So a lane takes words of four neighbouring codes,
-// q and q + 4 of a run (q = lane % 4), as the columns that a fragment gives it: codes need no shuffle, and x is read eight
-// bytes at a time.
+// The order of k inside a product is free as long as both sides have it. So a lane takes two times four neighbouring elements as
+// the columns that a fragment gives it: codes need no shuffle, and x is read eight or sixteen bytes at a time. `x` is where the
+// lane's first four are in the first row; GAP bytes further are the other four.
 #pragma once
-#include "plain.cuh"
+#include "stage.cuh"
 #include "sums.cuh"
 
 // bf16 on tensor cores.
-template <class T, int N> struct multiply_bf16 {
-    enum { TOKENS = N, dtype = CBQ_BF16, element = 2, pad = 32 }; // bytes of padding: four rows of x are then in all banks
+template <int N> struct multiply_bf16 {
+    enum { TOKENS = N, dtype = CBQ_BF16, element = 2 };
     typedef sums<N> state;
-    CBQ_FN void run(const uint8_t *low, const uint8_t *high, uint32_t r, const uint8_t *x, uint32_t x_bytes, uint32_t tokens, state &s) {
-        uint32_t l[4], h[4], lane = threadIdx.x % 32;
-        weights8<T>(low, r, l);
-        weights8<T>(high, r, h);
+    template <int GAP>
+    CBQ_FN void add(const uint32_t l[4], const uint32_t h[4], const uint8_t *x, uint32_t x_bytes, uint32_t tokens, state &s) {
         uint32_t a[2][4] = {{l[0], h[0], l[1], h[1]}, {l[2], h[2], l[3], h[3]}};
-        x += lane / 4 * x_bytes + r * 64 + lane % 4 * 8;
+        x += threadIdx.x % 32 / 4 * x_bytes;
 #pragma unroll
         for (uint32_t j = 0; j < N / 8; j++) {
-            if (8 * j >= tokens) break;
-#pragma unroll
-            for (int half = 0; half < 2; half++) {
-                uint2 pairs = *(const uint2 *)(x + 8 * j * x_bytes + 32 * half);
-                uint32_t b[2] = {pairs.x, pairs.y};
-                cu_mma_bf16(s.of[j], a[half], b);
-            }
+            if (j && 8 * j >= tokens) break;
+            const uint8_t *of_j = x + 8 * j * x_bytes;
+            uint4 all = GAP == 8 ? *(const uint4 *)of_j : make_uint4(0, 0, 0, 0);
+            uint2 first = GAP == 8 ? make_uint2(all.x, all.y) : *(const uint2 *)of_j;
+            uint2 second = GAP == 8 ? make_uint2(all.z, all.w) : *(const uint2 *)(of_j + GAP);
+            uint32_t b[2][2] = {{first.x, first.y}, {second.x, second.y}};
+            cu_mma_bf16(s.of[j], a[0], b[0]);
+            cu_mma_bf16(s.of[j], a[1], b[1]);
         }
     }
     CBQ_FN void clear(state &s) { clear_sums(s); }
@@ -34,23 +33,23 @@ template <class T, int N> struct multiply_bf16 {
 
 // float32 without tensor cores, eight tokens: a lane sums over its own words, and in the end the four lanes of two rows
 // add theirs up.
-template <class T> struct multiply_f32 {
-    enum { TOKENS = 8, dtype = CBQ_F32, element = 4, pad = 16 };
+struct multiply_f32 {
+    enum { TOKENS = 8, dtype = CBQ_F32, element = 4 };
     struct state {
         float of[8][2]; // tokens, rows
     };
-    CBQ_FN void run(const uint8_t *low, const uint8_t *high, uint32_t r, const uint8_t *x, uint32_t x_bytes, uint32_t tokens, state &s) {
-        uint32_t pairs[2][4];
-        weights8<T>(low, r, pairs[0]);
-        weights8<T>(high, r, pairs[1]);
+    template <int GAP>
+    CBQ_FN void add(const uint32_t l[4], const uint32_t h[4], const uint8_t *x, uint32_t x_bytes, uint32_t tokens, state &s) {
         float w[2][8];
 #pragma unroll
-        for (int i = 0; i < 16; i++) w[i / 8][i % 8] = cbq_as_f32(i % 2 ? pairs[i / 8][i % 8 / 2] & 0xffff0000u : pairs[i / 8][i % 8 / 2] << 16);
-        x += r * 128 + threadIdx.x % 4 * 16;
+        for (int i = 0; i < 16; i++) {
+            uint32_t pair = (i < 8 ? l : h)[i % 8 / 2];
+            w[i / 8][i % 8] = cbq_as_f32(i % 2 ? pair & 0xffff0000u : pair << 16);
+        }
 #pragma unroll
         for (uint32_t token = 0; token < 8; token++) {
             if (token >= tokens) break;
-            float4 words[2] = {*(const float4 *)(x + token * x_bytes), *(const float4 *)(x + token * x_bytes + 64)};
+            float4 words[2] = {*(const float4 *)(x + token * x_bytes), *(const float4 *)(x + token * x_bytes + GAP)};
 #pragma unroll
             for (int row = 0; row < 2; row++) {
 #pragma unroll

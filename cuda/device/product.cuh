@@ -1,15 +1,16 @@
 // The kernel of all products: a CTA goes through its steps, the next ones on their way to shared memory meanwhile.
+// L is how W lies in memory (in_blocks.cuh, in_plain.cuh, in_fragments.cuh): it stages a step of W, and multiplies what it staged. M is the arithmetic
+// (multiply.cuh).
 #pragma once
 #include "multiply.cuh"
 
 // Shared memory of a kernel: stages of {rows of W, rows of x}, then the numbers of the rows of x.
-template <class T, class M> struct layout_of {
+template <class L, class M> struct layout_of {
     // Long steps cost less; many rows of x leave no room for them, nor do weights of 16 bits.
-    typedef step_of<T, !is_plain<T> && (M::TOKENS == 8 || T::elements > 128) ? 256 : 128> S;
     enum {
-        step = S::elements,
-        x_bytes = step * M::element + M::pad,
-        w_stage = ROWS * S::row_bytes,
+        step = L::long_steps && (M::TOKENS == 8 || L::elements > 128) ? 256 : 128,
+        x_bytes = step * M::element + (M::element == 2 ? L::bf16_pad : L::f32_pad),
+        w_stage = L::template staged<step>::bytes,
         stage = w_stage + M::TOKENS * x_bytes,
         // Two stages of any format fit the 99 KiB that the smallest GPUs give a CTA.
         stages = stage * 3 + 4 * M::TOKENS <= 99 * 1024 ? 3 : 2,
@@ -21,10 +22,9 @@ template <class T, class M> struct layout_of {
 template <class M> constexpr int ctas_of() { return M::TOKENS == 8 ? 4 : 2; }
 
 // Steps `step` to `end` of one tile.
-template <class T, class M>
+template <class LW, class M>
 CBQ_FN void sum_steps(uint8_t *shared, const product_args &a, const tile_of_work &t, uint32_t step, uint32_t end, typename M::state &s) {
-    typedef layout_of<T, M> L;
-    typedef typename L::S S;
+    typedef layout_of<LW, M> L;
     uint32_t *rows = (uint32_t *)(shared + L::stages * L::stage);
     uint32_t tokens = (t.tokens + 7) / 8 * 8;
     for (uint32_t i = threadIdx.x; i < tokens; i += THREADS) rows[i] = row_of(a, t.token + (i < t.tokens ? i : t.tokens - 1)) / a.picks;
@@ -32,44 +32,33 @@ CBQ_FN void sum_steps(uint8_t *shared, const product_args &a, const tile_of_work
 
     // A step is computed `ahead` turns after its copies began. One group of copies a turn, an empty one past the end: so the
     // wait is always for the same number.
-    const uint32_t ahead = L::stages - 1, row = threadIdx.x / 32 * 16 + threadIdx.x % 32 / 4;
+    const uint32_t ahead = L::stages - 1;
     for (uint32_t turn = 0; turn < end - step + ahead; turn++) {
         if (turn >= ahead) {
             cu_wait<L::stages - 2>();
             cu_barrier(); // the step has landed for all threads, and all are done with the one before, whose place is filled now
         }
         if (step + turn < end) {
-            uint32_t at = step + turn, from = at * S::elements, elements = a.k - from < S::elements ? a.k - from : S::elements;
+            uint32_t at = step + turn, from = at * L::step, elements = a.k - from < L::step ? a.k - from : L::step;
             uint8_t *to = shared + turn % L::stages * L::stage;
-            stage_weights<T, S>(to, a, t, at);
-            stage_x<S::elements, M::TOKENS, M::dtype, is_plain<T>>(to + L::w_stage, L::x_bytes, a, rows, tokens, from, elements);
+            LW::template stage<L::step>(to, a, t, at);
+            stage_x<LW, L::step, M::TOKENS, M::dtype>(to + L::w_stage, L::x_bytes, a, rows, tokens, from, elements);
         }
         cu_commit();
         if (turn < ahead) continue;
-        uint32_t now = step + turn - ahead, runs = (a.k - now * S::elements + (is_plain<T> ? 31 : 0)) / 32;
         const uint8_t *staged = shared + (turn - ahead) % L::stages * L::stage;
-        const uint8_t *low = staged_weights<T, S>(staged, a, t, row, now), *high = staged_weights<T, S>(staged, a, t, row + 8, now);
-        uint32_t quads = runs / 4 < S::runs / 4 ? runs / 4 : S::runs / 4;
-#pragma unroll 1
-        for (uint32_t quad = 0; quad < quads; quad++) { // four runs, unrolled: they share words of scales
-#pragma unroll
-            for (uint32_t r = 0; r < 4; r++) M::run(low, high, 4 * quad + r, staged + L::w_stage, L::x_bytes, t.tokens, s);
-        }
-        if (T::elements < 128 && quads < S::runs / 4) { // the end of k
-#pragma unroll 1
-            for (uint32_t r = 4 * quads; r < runs; r++) M::run(low, high, r, staged + L::w_stage, L::x_bytes, t.tokens, s);
-        }
+        LW::template multiply<L::step, M>(staged, a, t, step + turn - ahead, staged + L::w_stage, L::x_bytes, s);
     }
 }
 
-template <class T, class M> CBQ_FN void product(const product_args &a) {
+template <class L, class M> CBQ_FN void product(const product_args &a) {
     enum { TOKENS = M::TOKENS };
     CU_DYNAMIC_SHARED(shared);
     piece_of_work p = first_piece<TOKENS>(a);
     while (next_piece<TOKENS>(a, p)) {
         typename M::state state;
         M::clear(state);
-        sum_steps<T, M>(shared, a, p.t, p.from, p.to, state);
+        sum_steps<L, M>(shared, a, p.t, p.from, p.to, state);
         sums<TOKENS> s;
         M::finish(state, s);
         if (p.to - p.from == a.steps) write_tile(a, p.t, s);

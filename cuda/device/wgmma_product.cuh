@@ -5,7 +5,7 @@
 // are, a copy to each row; and chunks of x, 64 elements of all tokens in one copy (wgmma_x.cuh). W is decoded into registers, the first
 // operand of wgmma, while the products of the run before go on by themselves; x is its second operand, from shared memory.
 #pragma once
-#include "multiply.cuh"
+#include "in_blocks.cuh"
 #include "wgmma_x.cuh"
 
 #include <instructions_sm90.cuh>

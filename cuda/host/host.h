@@ -61,5 +61,5 @@ int cbq_check_aligned(const cbq_place *place, const char *name);
 int cbq_check_blocks(const cbq_place *place, const char *name, uint64_t nbytes);
 
 extern PyMethodDef cbq_device_methods[], cbq_memory_methods[], cbq_stream_methods[], cbq_kernel_methods[], cbq_product_methods[],
-    cbq_dlpack_methods[], cbq_operator_methods[];
+    cbq_fragment_methods[], cbq_dlpack_methods[], cbq_operator_methods[];
 #define CBQ_FAST(function) (PyCFunction)(void (*)(void))function, METH_FASTCALL

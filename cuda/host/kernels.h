@@ -1,7 +1,7 @@
 /* What the module calls: one function to an operation. It chooses the kernel, starts it on the stream and returns;
    `name` tells which kernel that was. Arguments were checked before: what is wrong here is undefined.
 
-   Weights are blocks as in a file, at an address that is a multiple of 16, with CBQ_CUDA_MARGIN readable bytes on both sides:
+   Blocks are as in a file, at an address that is a multiple of 16, with CBQ_CUDA_MARGIN readable bytes on both sides:
    kernels copy 16 bytes at a time and round both ends outwards. */
 #pragma once
 #include <cuda_runtime_api.h>
@@ -16,6 +16,23 @@ enum { CBQ_CUDA_MARGIN = 16 };
 /* y[n_blocks * elements] in `dtype` (CBQ_F32, CBQ_F16, CBQ_BF16 of csrc/base.h); y at a multiple of 16. `tag` is a format's, of its row.
    For a plain type a block is one element. */
 cudaError_t cbq_cuda_dequant(int tag, int dtype, const void *blocks, uint64_t n_blocks, void *y, cudaStream_t stream, const char **name);
+
+/* How weights lie in memory: blocks as in a file, or in the order in which lanes of products take them (device/fragments.cuh). */
+typedef enum { CBQ_CUDA_BLOCKS, CBQ_CUDA_FRAGMENTS, CBQ_CUDA_LAYOUTS } cbq_cuda_layout;
+
+/* Experts (1 without), rows and columns of weights. Fragments lie at a multiple of 16, and need no margin. */
+typedef struct {
+    int tag;
+    uint64_t experts, n, k;
+} cbq_cuda_weights;
+
+/* Bytes of fragments; 0 where the format has none. */
+uint64_t cbq_cuda_fragment_bytes(const cbq_cuda_weights *w);
+/* Blocks to fragments and back, bit for bit. */
+cudaError_t cbq_cuda_pack(const cbq_cuda_weights *w, const void *blocks, void *fragments, cudaStream_t stream, const char **name);
+cudaError_t cbq_cuda_unpack(const cbq_cuda_weights *w, const void *fragments, void *blocks, cudaStream_t stream, const char **name);
+/* y[experts, n, k] in `dtype`, as cbq_cuda_dequant gives it; y at a multiple of 16. */
+cudaError_t cbq_cuda_dequant_fragments(const cbq_cuda_weights *w, int dtype, const void *fragments, void *y, cudaStream_t stream, const char **name);
 
 typedef enum { CBQ_CUDA_BF16, CBQ_CUDA_FLOAT32 } cbq_cuda_precision;
 
@@ -35,6 +52,7 @@ typedef struct {
     int processors;         /* multiprocessors of the device */
     uint64_t shared_memory; /* of a multiprocessor, bytes */
     int hopper;             /* of cbq_cuda_has_hopper */
+    int layout;             /* of w: cbq_cuda_layout */
 } cbq_cuda_product;
 
 /* Whether there are products with weights of that format. */

@@ -6,7 +6,7 @@
 static int cuda_exec(PyObject *module) {
     cbq_cuda_state *state = PyModule_GetState(module);
     PyMethodDef *const tables[] = {cbq_device_methods, cbq_memory_methods, cbq_stream_methods,
-                                   cbq_kernel_methods, cbq_product_methods, cbq_dlpack_methods, cbq_operator_methods};
+                                   cbq_kernel_methods, cbq_product_methods, cbq_fragment_methods, cbq_dlpack_methods, cbq_operator_methods};
     for (size_t i = 0; i < sizeof tables / sizeof *tables; i++)
         if (PyModule_AddFunctions(module, tables[i])) return -1;
     state->memory = cbq_make_memory_type(module);

@@ -47,17 +47,17 @@ static int check_same_device(const cbq_place *place, const char *name, int devic
     return -1;
 }
 
-/* (tag, precision, m, n, k, experts, picks): experts is 0 and picks 1 without experts. */
+/* (tag, precision, m, n, k, experts, picks, layout): experts is 0 and picks 1 without experts. */
 static int get_problem(PyObject *object, cbq_cuda_product *p, const cbq_format **format) {
-    static const char *const names[] = {"tag", "precision", "m", "n", "k", "experts", "picks"};
-    int64_t v[7];
-    if (check_tuple(object, "problem", 7)) return -1;
-    for (int i = 0; i < 7; i++) {
-        int64_t low = i == 0 ? INT32_MIN : i == 6, high = i == 1 ? CBQ_CUDA_FLOAT32 : INT32_MAX;
+    static const char *const names[] = {"tag", "precision", "m", "n", "k", "experts", "picks", "layout"};
+    int64_t v[8];
+    if (check_tuple(object, "problem", 8)) return -1;
+    for (int i = 0; i < 8; i++) {
+        int64_t low = i == 0 ? INT32_MIN : i == 6, high = i == 1 ? CBQ_CUDA_FLOAT32 : i == 7 ? CBQ_CUDA_LAYOUTS - 1 : INT32_MAX;
         if (cbq_get_int(item(object, i), names[i], low, high, &v[i])) return -1;
     }
     *p = (cbq_cuda_product){.tag = (int)v[0], .precision = (int)v[1], .m = (uint64_t)v[2], .n = (uint64_t)v[3], .k = (uint64_t)v[4],
-                            .experts = (uint64_t)v[5], .picks = (uint64_t)v[6]};
+                            .experts = (uint64_t)v[5], .picks = (uint64_t)v[6], .layout = (int)v[7]};
     if (p->m * p->picks > INT32_MAX) {
         PyErr_Format(PyExc_ValueError, "m, picks: expected at most %d rows of y, got %lld times %lld", INT32_MAX, (long long)v[2], (long long)v[6]);
         return -1;
@@ -87,7 +87,7 @@ static cudaError_t get_limits(int device, cbq_cuda_product *p) {
 /* 0 with a ValueError where there is no product of the format. */
 static uint64_t workspace_of(const cbq_cuda_product *p, const cbq_format *format) {
     uint64_t nbytes = cbq_cuda_wgmma_suits(p) ? cbq_cuda_wgmma_workspace(p) : cbq_cuda_product_workspace(p);
-    if (!nbytes) PyErr_Format(PyExc_ValueError, "w: there is no product with %s on GPUs", format->name);
+    if (!nbytes) PyErr_Format(PyExc_ValueError, "w: there is no product with %s on GPUs%s", format->name, p->layout ? " in fragments" : "");
     return nbytes;
 }
 
@@ -114,8 +114,14 @@ static PyObject *product_workspace(PyObject *module, PyObject *const *args, Py_s
 static int get_weights(PyObject *module, PyObject *object, const cbq_cuda_product *p, const cbq_format *f, cbq_place *w) {
     uint64_t nbytes;
     uint64_t row = p->k / (uint64_t)f->elements * (uint64_t)f->bytes, rows = p->n * (p->experts ? p->experts : 1);
-    if (__builtin_mul_overflow(row, rows, &nbytes) || nbytes > CBQ_CUDA_MAX_BYTES) return PyErr_Format(PyExc_ValueError, "w: too many bytes"), -1;
-    if (check_tuple(object, "w", 2) || cbq_get_place(module, item(object, 0), item(object, 1), "w", nbytes, w)) return -1;
+    const uint64_t most = p->layout == CBQ_CUDA_FRAGMENTS ? CBQ_FRAGMENTS_MAX_BYTES : CBQ_CUDA_MAX_BYTES;
+    if (__builtin_mul_overflow(row, rows, &nbytes) || nbytes > most) return PyErr_Format(PyExc_ValueError, "w: too many bytes"), -1;
+    if (check_tuple(object, "w", 2)) return -1;
+    if (p->layout == CBQ_CUDA_FRAGMENTS) {
+        cbq_cuda_weights shape = {.tag = p->tag, .experts = p->experts ? p->experts : 1, .n = p->n, .k = p->k};
+        return cbq_get_fragments(module, item(object, 0), item(object, 1), "w", &shape, w);
+    }
+    if (cbq_get_place(module, item(object, 0), item(object, 1), "w", nbytes, w)) return -1;
     return cbq_check_blocks(w, "w", nbytes);
 }
 
@@ -186,8 +192,8 @@ PyMethodDef cbq_product_methods[] = {
     {"has_product", has_product, METH_O, "has_product(tag) -> whether products take weights of that format"},
     {"product_workspace", CBQ_FAST(product_workspace), "product_workspace(device, problem) -> bytes that the workspace must have"},
     {"matmul", CBQ_FAST(matmul),
-     "matmul(problem, x, w, y, ids, workspace, stream) -> the kernel's name. problem: (tag, precision, m, n, k, experts, picks); x, y: (memory, "
-     "offset, dtype, stride); w, ids, workspace: (memory, offset)"},
+     "matmul(problem, x, w, y, ids, workspace, stream) -> the kernel's name. problem: (tag, precision, m, n, k, experts, picks, layout); x, y: "
+     "(memory, offset, dtype, stride); w, ids, workspace: (memory, offset)"},
     {"moe_sum", CBQ_FAST(moe_sum), "moe_sum(tokens, picks, n, z, weights, ids, y, stream) -> the kernel's name; operands as for matmul"},
     {NULL, NULL, 0, NULL},
 };

@@ -1,44 +1,34 @@
 // Products with blocks of every format and with plain floats: bf16 for up to 8 and up to 64 rows of x at a time, float32 for up to 8.
 //
 // Not yet run on a GPU: tests run it with threads on the CPU, and the PTX that nvcc makes of it in an interpreter.
-#include "product.cuh"
+#include "in_blocks.cuh"
+#include "in_plain.cuh"
+#include "products.h"
 #include "route.cuh"
 
-#include "../host/kernels.h"
 #include <launch.cuh>
 
-// The CTAs on a multiprocessor are said to the compiler: it would spill for more of them.
-#define KERNEL(f, name, ...) \
-    static_assert(layout_of<f##_traits, __VA_ARGS__>::bytes <= 99 * 1024, "fits the smallest GPUs"); \
-    extern "C" __global__ void __launch_bounds__(THREADS, (ctas_of<__VA_ARGS__>())) cbq_matmul_##f##_##name(product_args a) { product<f##_traits, __VA_ARGS__>(a); }
-#define KERNELS(f, ...) \
-    KERNEL(f, bf16_8, multiply_bf16<f##_traits, 8>) KERNEL(f, bf16_64, multiply_bf16<f##_traits, 64>) KERNEL(f, f32_8, multiply_f32<f##_traits>)
+#define KERNELS(f, ...) PRODUCT_KERNELS(f, in_blocks<f##_traits>)
 CBQ_FORMATS(KERNELS, CBQ_NOTHING)
 CBQ_PLANE_BLOCKS(KERNELS)
-CBQ_PLAIN_PRODUCTS(KERNELS)
+#define PLAIN(f, ...) PRODUCT_KERNELS(f, in_plain<f##_traits>)
+CBQ_PLAIN_PRODUCTS(PLAIN)
 
 extern "C" __global__ void __launch_bounds__(THREADS) cbq_sum_parts_8(product_args a) { sum_parts<8>(a); }
 extern "C" __global__ void __launch_bounds__(THREADS) cbq_sum_parts_64(product_args a) { sum_parts<64>(a); }
 
-struct product_kernel {
-    void (*run)(product_args);
-    int tokens, step, shared_bytes, ctas;
-    const char *name;
-};
-struct product_row {
-    int tag;
-    uint32_t elements, bytes;
-    product_kernel bf16_8, bf16_64, f32_8;
-};
-#define ENTRY(f, name, ...) {cbq_matmul_##f##_##name, __VA_ARGS__::TOKENS, layout_of<f##_traits, __VA_ARGS__>::step, layout_of<f##_traits, __VA_ARGS__>::bytes, ctas_of<__VA_ARGS__>(), "matmul_" #f "_" #name}
-#define ROW(f, tag, n, bytes, ...) \
-    {tag, n, bytes, ENTRY(f, bf16_8, multiply_bf16<f##_traits, 8>), ENTRY(f, bf16_64, multiply_bf16<f##_traits, 64>), \
-     ENTRY(f, f32_8, multiply_f32<f##_traits>)},
-static const product_row rows[] = {CBQ_FORMATS(ROW, CBQ_NOTHING) CBQ_PLANE_BLOCKS(ROW) CBQ_PLAIN_PRODUCTS(ROW)};
-enum { FORMATS = sizeof rows / sizeof *rows };
+#define ROW(f, tag, n, bytes, ...) PRODUCT_ROW(tag, 1, n, bytes, f, in_blocks<f##_traits>)
+#define PLAIN_ROW(f, tag, n, bytes) PRODUCT_ROW(tag, 1, n, bytes, f, in_plain<f##_traits>)
+static const product_row blocks[] = {CBQ_FORMATS(ROW, CBQ_NOTHING) CBQ_PLANE_BLOCKS(ROW) CBQ_PLAIN_PRODUCTS(PLAIN_ROW)};
 
-static const product_row *find_row(int tag) {
-    for (const product_row *r = rows; r < rows + FORMATS; r++)
+static product_rows rows_of(int layout) {
+    if (layout == CBQ_CUDA_FRAGMENTS) return cbq_products_of_fragments();
+    return {blocks, sizeof blocks / sizeof *blocks};
+}
+
+static const product_row *find_row(int layout, int tag) {
+    product_rows all = rows_of(layout);
+    for (const product_row *r = all.rows; r < all.rows + all.count; r++)
         if (r->tag == tag) return r;
     return NULL;
 }
@@ -67,15 +57,15 @@ static workspace_layout lay_out(const product_kernel *k, const cbq_cuda_product 
     return l;
 }
 
-extern "C" int cbq_cuda_has_product(int tag) { return find_row(tag) != NULL; }
+extern "C" int cbq_cuda_has_product(int tag) { return find_row(CBQ_CUDA_BLOCKS, tag) != NULL; }
 
 extern "C" uint64_t cbq_cuda_product_workspace(const cbq_cuda_product *p) {
-    const product_row *r = find_row(p->tag);
+    const product_row *r = find_row(p->layout, p->tag);
     return r ? lay_out(find_kernel(r, p), p).bytes : 0;
 }
 
 extern "C" cudaError_t cbq_cuda_matmul(const cbq_cuda_product *p, cudaStream_t stream, const char **name) {
-    const product_row *r = find_row(p->tag);
+    const product_row *r = find_row(p->layout, p->tag);
     if (!r) return cudaErrorInvalidValue;
     const product_kernel *k = find_kernel(r, p);
     *name = k->name;
@@ -88,7 +78,7 @@ extern "C" cudaError_t cbq_cuda_matmul(const cbq_cuda_product *p, cudaStream_t s
     a.parts = (float *)p->workspace;
     a.x_stride = p->x_stride;
     a.y_stride = p->y_stride;
-    a.expert_bytes = p->n * (p->k / r->elements) * r->bytes;
+    a.expert_bytes = (p->n + r->rows - 1) / r->rows * ((p->k + r->elements - 1) / r->elements) * r->bytes;
     a.m = (uint32_t)p->m;
     a.n = (uint32_t)p->n;
     a.k = (uint32_t)p->k;
@@ -124,14 +114,18 @@ static const plain_kernel plain_kernels[] = {
 enum { PLAIN_KERNELS = sizeof plain_kernels / sizeof *plain_kernels };
 
 extern "C" const char *cbq_cuda_kernel_matmul(int i, const void **function) {
-    if (i >= 3 * FORMATS) {
-        i -= 3 * FORMATS;
-        if (i >= PLAIN_KERNELS) return NULL;
-        *function = plain_kernels[i].run;
-        return plain_kernels[i].name;
+    for (int layout = 0; layout < CBQ_CUDA_LAYOUTS; layout++) {
+        product_rows all = rows_of(layout);
+        if (i >= 3 * all.count) {
+            i -= 3 * all.count;
+            continue;
+        }
+        const product_row *r = all.rows + i / 3;
+        const product_kernel *k = i % 3 == 0 ? &r->bf16_8 : i % 3 == 1 ? &r->bf16_64 : &r->f32_8;
+        *function = (const void *)k->run;
+        return k->name;
     }
-    const product_row *r = rows + i / 3;
-    const product_kernel *k = i % 3 == 0 ? &r->bf16_8 : i % 3 == 1 ? &r->bf16_64 : &r->f32_8;
-    *function = (const void *)k->run;
-    return k->name;
+    if (i >= PLAIN_KERNELS) return NULL;
+    *function = plain_kernels[i].run;
+    return plain_kernels[i].name;
 }

@@ -51,7 +51,7 @@ enum { LEAST_TOKENS = 65 };
 
 extern "C" int cbq_cuda_wgmma_suits(const cbq_cuda_product *p) {
     uint64_t tokens = p->ids ? rows_of_y(p) / p->experts : p->m;
-    return p->hopper && p->precision == CBQ_CUDA_BF16 && tokens >= LEAST_TOKENS && find_kernel(p->tag) != NULL;
+    return p->hopper && p->layout == CBQ_CUDA_BLOCKS && p->precision == CBQ_CUDA_BF16 && tokens >= LEAST_TOKENS && find_kernel(p->tag) != NULL;
 }
 
 extern "C" cudaError_t cbq_cuda_has_hopper(int *yes) {

@@ -33,13 +33,13 @@ SLACK_REGISTERS, SLACK_INSTRUCTIONS = 8, 1.25
 #: That for 256 rows has 384 threads, and shares its registers out when it runs.
 MOST_REGISTERS = {8: 128, 64: 255, 256: 168}
 MOST_TO_MOVE, MOST = 64, 255
-MOVERS = ("cbq_dequant_", "cbq_route_", "cbq_moe_sum", "cbq_wgmma_pack")
+MOVERS = ("cbq_dequant_", "cbq_pack_", "cbq_unpack_", "cbq_route_", "cbq_moe_sum", "cbq_wgmma_pack")
 BLOCKS = {f.name for f in cbquant.formats() if f.kind != "plain"}
 
 
 def measure(folder: str = "kernels") -> dict[str, dict[str, Usage]]:
     """Every kernel of a folder of cuda/ for each architecture, compiled side by side."""
-    sources = [path for path in sorted((ROOT / "cuda" / folder).glob("*.cu")) if "__global__" in path.read_text()]
+    sources = [path for path in sorted((ROOT / "cuda" / folder).glob("*.cu")) if path.stem != "list"]
     jobs = [(source, arch) for source in sources for arch in ARCHITECTURES]
     jobs.sort(key=lambda job: -job[0].stat().st_size)  # the longest first
     with ThreadPoolExecutor() as pool:

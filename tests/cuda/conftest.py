@@ -45,13 +45,13 @@ def w(native: Any) -> Iterator[cuda.Weight]:
     yield from loaded(tensor())
 
 
-@pytest.fixture
-def experts(native: Any) -> Iterator[cuda.Weight]:
-    yield from loaded(tensor("q4_k", E, N, K))
+@pytest.fixture(params=["blocks", "fragments"])
+def experts(native: Any, request: pytest.FixtureRequest) -> Iterator[cuda.Weight]:
+    yield from loaded(tensor("q4_k", E, N, K), request.param)
 
 
-def loaded(t: cbquant.QuantTensor) -> Iterator[cuda.Weight]:
-    weight = cuda.load(t)
+def loaded(t: cbquant.QuantTensor, layout: str = "auto") -> Iterator[cuda.Weight]:
+    weight = cuda.load(t, layout=layout)
     yield weight
     del weight._memory  # pytest holds on to the object
 

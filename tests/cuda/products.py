@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,11 +10,13 @@ from numpy.typing import NDArray
 
 import cbquant
 from cbquant import reference
-from tests.paths import random_blocks
+from tests.paths import ROOT, random_blocks
 
 #: cbq_cuda_precision of cuda/host/kernels.h, and the float types of csrc/base.h.
 PRECISIONS = {"bf16": 0, "f32": 1}
 CODES = {"float32": 0, "float16": 1, "bfloat16": 2}
+#: The formats of cuda/device/fragment_formats.h.
+FRAGMENTS = re.findall(r"ROW\((\w+), [A-Z]", (ROOT / "cuda" / "device" / "fragment_formats.h").read_text())
 #: CBQ_CUDA_MARGIN of cuda/host/kernels.h: readable bytes on both sides of weights.
 MARGIN = 16
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import runpy
+from functools import cache
 from pathlib import Path
 
 from tests import ptx
@@ -13,8 +14,9 @@ ARCHITECTURES = ("sm_80", "sm_90a")
 FLAGS = ["-std=c++17", "-O3", "-fmad=false", "-Werror=all-warnings"]
 
 
+@cache
 def load_kernels(name: str, architecture: str, folder: str = "kernels") -> ptx.Loaded:
-    """cuda/FOLDER/NAME.cu."""
+    """cuda/FOLDER/NAME.cu, read once: that takes seconds."""
     return ptx.load(kernels_ptx(ROOT / "cuda" / folder / f"{name}.cu", architecture).read_text())
 
 

@@ -182,6 +182,8 @@ extern "C" __global__ void shim_instructions(instruction_args args) {
     out[2] = cu_permute(in[0], in[1], in[2]);
     out[3] = cu_pack_bf16(cbq_as_f32(in[3]), cbq_as_f32(in[4]));
     out[4] = cu_shuffle_xor_bits(in[1], args.mask);
+    out[5] = cu_and_or(in[0], in[1], in[2]);
+    out[6] = cu_fma_bf16x2(in[5], in[6], in[7]);
 }
 extern "C" cudaError_t run_instructions(const uint32_t *in, uint32_t *out, int mask) {
     instruction_args args = {in, out, mask};

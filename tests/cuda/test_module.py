@@ -12,14 +12,17 @@ import pytest
 
 import cbquant
 from cbquant import cuda
-from cbquant.cuda import _driver
+from cbquant.cuda import _driver, _workspace
+from cbquant.cuda._layouts import INSTRUCTIONS
 from cbquant.testing import assert_bits_equal
 from tests.cuda.device_arrays import WithDLPack, WithInterface, upload
+from tests.cuda.products import FRAGMENTS
 from tests.cuda.shim import Shim
 from tests.paths import ROOT, as_float, random_blocks
 from tests.test_contributing import blocks, run_block
 
 FORMATS = {f.name: f for f in cbquant.formats()}
+WITH_LAYOUTS = [*((fmt, "blocks") for fmt in FORMATS), *((fmt, "fragments") for fmt in FRAGMENTS)]
 DTYPES = {"float32": np.float32, "float16": np.float16, "bfloat16": ml_dtypes.bfloat16}
 
 
@@ -36,14 +39,37 @@ def live(shim: Shim) -> tuple[int, int]:
 # ---- load ----
 
 
-@pytest.mark.parametrize("fmt", FORMATS)
-def test_what_is_loaded_comes_back(native: Any, fmt: str) -> None:
+@pytest.mark.parametrize(("fmt", "layout"), WITH_LAYOUTS)
+def test_what_is_loaded_comes_back(native: Any, fmt: str, layout: str) -> None:
     t = tensor(fmt)
-    w = cuda.load(t)
+    w = cuda.load(t, layout=layout)
     back = w.to_host()
     assert (back.format, back.shape) == (w.format, w.shape) == (t.format, t.shape)
-    assert w.nbytes == t.nbytes
+    assert (w.nbytes, w.layout) == (t.nbytes, layout)
     assert back.raw.tobytes() == t.raw.tobytes()
+
+
+def test_the_layout_is_chosen(native: Any) -> None:
+    assert list(INSTRUCTIONS) == FRAGMENTS
+    for fmt in FORMATS:
+        assert cuda.load(tensor(fmt)).layout == ("fragments" if fmt in FRAGMENTS else "blocks")
+    for shape in [(64,), (0, 64), (1, 2, 3, 64)]:
+        t = cbquant.QuantTensor(random_blocks("q8_0", int(np.prod(shape)) // 32), "q8_0", shape)
+        assert cuda.load(t).layout == "blocks"
+        with pytest.raises(ValueError, match=r"layout: fragments are of weights \[N, K\] or \[E, N, K\], got shape"):
+            cuda.load(t, layout="fragments")
+    with pytest.raises(ValueError, match="layout: there are no fragments of q2_k, only of q4_0, q4_1"):
+        cuda.load(tensor("q2_k"), layout="fragments")
+    with pytest.raises(ValueError, match="layout: expected one of auto, blocks, fragments, got 'rows'"):
+        cuda.load(tensor("q8_0"), layout="rows")
+
+
+def test_fragments_take_whole_tiles_and_blocks_go(shim: Shim) -> None:
+    before = live(shim)
+    w = cuda.load(cbquant.QuantTensor(random_blocks("mxfp4", 65), "mxfp4", (65, 32)))
+    reserved = _workspace.of(_driver._native, 0, 0).nbytes
+    assert live(shim)[1] - before[1] - reserved == 2 * 64 * 4 * 17 == w._memory.nbytes
+    del w
 
 
 def test_repr_and_sizes(native: Any) -> None:
@@ -82,7 +108,7 @@ def test_memory_goes_with_the_weight(shim: Shim) -> None:
 
 def test_margins_are_written(native: Any) -> None:
     """compute-sanitizer takes reading of what nobody wrote for a mistake."""
-    w = cuda.load(tensor("q8_0"))
+    w = cuda.load(tensor("q8_0"), layout="blocks")
     memory = (ctypes.c_uint8 * w._memory.nbytes).from_address(w._memory.address)
     assert not any(memory[:256])
     assert not any(memory[-16:])
@@ -126,17 +152,18 @@ def test_each_device_has_its_weights(shim: Shim, monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("fmt", FORMATS)
-def test_dequant_is_that_of_the_cpu(native: Any, fmt: str, dtype: str) -> None:
+@pytest.mark.parametrize(("fmt", "layout"), WITH_LAYOUTS)
+def test_dequant_is_that_of_the_cpu(native: Any, fmt: str, layout: str, dtype: str) -> None:
     t = tensor(fmt)
-    w = cuda.load(t)
+    w = cuda.load(t, layout=layout)
     array = cuda.dequant(w, dtype)
     assert (array.shape, array.dtype, array.device) == (t.shape, dtype, 0)
     result = array.to_numpy()
     assert result.dtype == DTYPES[dtype]
     expected = t.dequant(dtype)
     assert_bits_equal(*(as_float(a.view(np.uint16) if dtype == "bfloat16" else a) for a in (result, expected)), fmt=fmt)
-    assert cuda.last_kernel() == f"dequant_{fmt}_{ {'float32': 'f32', 'float16': 'f16', 'bfloat16': 'bf16'}[dtype] }"
+    name = fmt if layout == "blocks" else f"{fmt}_fragments"
+    assert cuda.last_kernel() == f"dequant_{name}_{ {'float32': 'f32', 'float16': 'f16', 'bfloat16': 'bf16'}[dtype] }"
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float16, np.uint16, ml_dtypes.bfloat16])
@@ -286,7 +313,7 @@ def test_kernels_and_their_attributes(native: Any) -> None:
 
 
 def test_the_last_kernel_is_that_of_the_thread(native: Any) -> None:
-    w, seen = cuda.load(tensor("q8_0")), []
+    w, seen = cuda.load(tensor("q8_0"), layout="blocks"), []
     w.dequant("float16")
     thread = threading.Thread(target=lambda: seen.append(cuda.last_kernel()))
     thread.start()

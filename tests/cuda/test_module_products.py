@@ -29,15 +29,18 @@ def test_numpy_in_gives_numpy_out(w: cuda.Weight, shape: tuple[int, ...], dtype:
     assert (y.shape, y.dtype) == ((*shape[:-1], N), FLOATS[dtype])
     limit = TOLERANCE[precision] if dtype == "float32" else max(TOLERANCE[precision], 4e-3)
     assert error(y, exact(x, tensor())) < limit
-    assert str(cuda.last_kernel()).startswith(f"matmul_q4_k_{precision}_")
+    assert str(cuda.last_kernel()).startswith(f"matmul_q4_k_fragments_{precision}_")
 
 
 @pytest.mark.parametrize("fmt", [f.name for f in cbquant.formats() if f.kind != "plain"])
 def test_every_format_multiplies(native: Any, fmt: str) -> None:
     t = tensor(fmt, 5, cbquant._formats.get(fmt).elements * 2)
     x = RNG.standard_normal((2, t.shape[1])).astype(np.float32)
-    for precision, limit in TOLERANCE.items():
-        assert error(cuda.matmul(x, cuda.load(t), precision=precision), exact(x, t)) < limit
+    for layout in {"blocks", cuda.load(t).layout}:
+        w = cuda.load(t, layout=layout)
+        for precision, limit in TOLERANCE.items():
+            assert error(cuda.matmul(x, w, precision=precision), exact(x, t)) < limit
+            assert ("_fragments_" in str(cuda.last_kernel())) is (layout == "fragments")
 
 
 @pytest.mark.parametrize("precision", TOLERANCE)

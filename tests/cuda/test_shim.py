@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from fractions import Fraction
 
 import ml_dtypes
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 
 from tests.cuda.shim import KERNEL_INCLUDES, Shim, ShimError, build, why_not
 from tests.paths import ROOT
+from tests.ptx.exact_rounding import round_exactly
 
 SEEDS = range(24)
 SOURCE = ROOT / "tests" / "cuda" / "shim_kernels.cu"
@@ -232,13 +234,37 @@ def test_instructions_equal_their_formulas(shim: Shim) -> None:
         np.testing.assert_array_equal(out[:mask, 1], values[:mask, 1])
         np.testing.assert_array_equal(out[mask:, 1], values[: 32 - mask, 1])
         bytes_of = values[:, :2].copy().view(np.uint8)
-        chosen = [bytes_of[:, :8][lanes, values[:, 2] >> 4 * i & 7] for i in range(4)]
+        nibbles = [values[:, 2] >> 4 * i & 15 for i in range(4)]
+        chosen = [bytes_of[:, :8][lanes, nibble & 7] for nibble in nibbles]
+        chosen = [np.where(n & 8, np.where(c & 128, 255, 0), c) for n, c in zip(nibbles, chosen, strict=True)]
         np.testing.assert_array_equal(out[:, 2].copy().view(np.uint8).reshape(32, 4), np.stack(chosen, 1))
         with np.errstate(all="ignore"):
             halves = np.ascontiguousarray(values[:, 3:5]).view(np.float32).astype(ml_dtypes.bfloat16)
         got = as_bfloat16(np.stack([out[:, 3] & 0xFFFF, out[:, 3] >> 16], 1))
         np.testing.assert_array_equal(got.astype(np.float32), halves.astype(np.float32))
         assert set(got.view(np.uint16)[np.isnan(got)]) <= {0x7FFF}
+        np.testing.assert_array_equal(out[:, 5], (values[:, 0] & values[:, 1]) | values[:, 2])
+
+
+def test_fma_of_pairs_rounds_once(shim: Shim) -> None:
+    """Factors and sums of all sizes: subnormal ones, far apart, and ties that the third number decides."""
+    rng = np.random.default_rng(8)
+    halves = np.zeros((64, 8), np.uint32)
+    for seed in range(20):
+        exponents = (rng.integers(50, 200, (64, 3)), rng.integers(0, 3, (64, 3)), rng.integers(120, 134, (64, 3)))[
+            seed % 3
+        ]
+        exponents[:, 1] += (0, 125, 0)[seed % 3]
+        halves[:, 5:] = (exponents << 7) | rng.integers(0, 128, (64, 3)) | rng.integers(0, 2, (64, 3)) << 15
+        if seed == 19:  # 1.5 * (1 + 2^-7) is halfway, and then a little above it
+            halves[:2, 5:] = [(0x3FC0, 0x3F81, 0x8000), (0x3FC0, 0x3F81, 0x0100)]
+        out = shim.empty((32, 8), np.uint32)
+        shim.call("run_instructions", shim.upload(halves[:32] | halves[32:] << 16), out, 1)
+        a, b, c = (as_bfloat16(column).astype(np.float64) for column in halves[:, 5:].T)
+        exact = [Fraction(x) * Fraction(y) + Fraction(z) for x, y, z in zip(a, b, c, strict=True)]
+        expected = [round_exactly(x, "bf16") for x in exact]
+        got = as_bfloat16(np.concatenate([out[:, 6] & 0xFFFF, out[:, 6] >> 16])).astype(np.float64)
+        np.testing.assert_array_equal(got, expected)
 
 
 def test_mma_is_a_product_of_matrices(shim: Shim) -> None:

@@ -28,6 +28,7 @@ from tests.paths import BLOCK_FORMATS, ROOT
 
 FORMATS = [f.name for f in BLOCK_FORMATS]
 KERNELS = ROOT / "cuda" / "kernels"
+LAYOUTS = ("blocks", "fragments")  # cbq_cuda_layout of cuda/host/kernels.h
 
 pytestmark = pytest.mark.skipif(why_not() is not None, reason=str(why_not()))
 
@@ -44,12 +45,13 @@ class Product(ctypes.Structure):
         ("processors", ctypes.c_int),
         ("shared_memory", ctypes.c_uint64),
         ("hopper", ctypes.c_int),
+        ("layout", ctypes.c_int),
     )
 
 
 @pytest.fixture(scope="module")
 def library() -> Shim:
-    return Shim(build([KERNELS / "matmul.cu", KERNELS / "moe_sum.cu"], KERNEL_INCLUDES))
+    return Shim(build([KERNELS / f"{name}.cu" for name in ("matmul", "fragments", "moe_sum")], KERNEL_INCLUDES))
 
 
 @pytest.fixture
@@ -70,11 +72,13 @@ def multiply(
     processors: int = 3,
     extra_stride: int = 0,
     shift: int = 0,
+    fragments: NDArray[np.uint8] | None = None,
     functions: tuple[str, str] = ("cbq_cuda_product_workspace", "cbq_cuda_matmul"),
 ) -> tuple[NDArray[Any], str]:
     """y and the kernel's name. `weights` are one tensor's, or with ids those of each expert. x begins `shift` elements
     after a multiple of 16 bytes, its rows are `extra_stride` elements longer than k, and so are those of y than n.
-    `functions` are those of cuda/host/kernels.h for the workspace and for the product."""
+    `fragments`: the weights packed, in memory of the device. `functions` are those of cuda/host/kernels.h for the
+    workspace and for the product."""
     w = weights[0]
     (n, k), m = w.values.shape, len(x)
     rows = m if ids is None else ids.size
@@ -96,13 +100,14 @@ def multiply(
         x_stride=k + extra_stride,
         y_stride=n + extra_stride,
         x=x_device.ctypes.data + shift * x.itemsize,
-        w=w_device.ctypes.data + MARGIN,
+        w=w_device.ctypes.data + MARGIN if fragments is None else fragments.ctypes.data,
         y=y.ctypes.data,
         experts=len(weights) if ids is not None else 0,
         picks=ids.shape[1] if ids is not None else 1,
         ids=ids_device.ctypes.data if ids_device is not None else None,
         processors=processors,
         shared_memory=164 * 1024,
+        layout=LAYOUTS.index("blocks" if fragments is None else "fragments"),
     )
     workspace_of = getattr(shim.library, functions[0])
     workspace_of.restype = ctypes.c_uint64

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+import cbquant
+from cbquant.cuda._layouts import INSTRUCTIONS
 from tests.cuda import ceilings
 from tests.cuda.ceilings import beyond_limits, beyond_table, compare
 from tests.cuda.disassembly import Usage, usage, why_not
@@ -51,6 +53,20 @@ def test_decoding_hides_behind_tensor_cores_from_some_rows_on() -> None:
         few, many = (f"cbq_matmul_q4_0_bf16_{tokens}" for tokens in (8, 64))
         assert 2 < ceilings.per_weight(few, Usage(*table[arch][few])) < 5
         assert 5 < ceilings.per_weight(many, Usage(*table[arch][many])) < 10
+
+
+@pytest.mark.parametrize("fmt", INSTRUCTIONS)
+def test_fragments_cost_what_the_choice_of_layouts_says(fmt: str) -> None:
+    """Where a block has 256 elements, its scales are decoded outside of the loop: less than an instruction a weight."""
+    blocks, fragments = INSTRUCTIONS[fmt]
+    of_blocks, of_fragments = (
+        ceilings.per_weight(name, Usage(*ceilings.read()["sm_80"][name]))
+        for name in (f"cbq_matmul_{fmt}_bf16_8", f"cbq_matmul_{fmt}_fragments_bf16_8")
+    )
+    scales = 0.5 if cbquant._formats.get(fmt).elements == 256 else 0
+    assert abs(of_blocks - blocks) < 0.1
+    assert of_fragments - 0.1 < fragments < of_fragments + 0.1 + scales
+    assert fragments < min(blocks, 4.5)
 
 
 # ---- what is read from machine code ----

@@ -1,4 +1,4 @@
-"""Integer arithmetic: add, sub, mul, mad, div, rem, min, max, abs, neg, sad, dp4a. All of it wraps."""
+"""Integer arithmetic: add, sub, mul, mad, div, rem, min, max, abs, neg, sad, dp4a, dp2a. All of it wraps."""
 
 from __future__ import annotations
 
@@ -110,20 +110,23 @@ def sum_of_absolute_differences(d: Decoder) -> Step:
     return _map(d, t, lambda a, b, c: c + np.where(a < b, b - a, a - b).astype(t.dtype), 3)
 
 
-@op("dp4a")
+@op("dp4a", "dp2a")
 def dot_of_bytes(d: Decoder) -> Step:
+    """Of four bytes of each; or of the two halves of a and two bytes of b."""
     types = [d.type(), d.type()][::-1]
     if any(t.name not in ("u32", "s32") for t in types):
-        raise d.unsupported("dp4a of these types")
+        raise d.unsupported(f"{d.name} of these types")
     result = TYPES["s32" if "s" in (types[0].kind, types[1].kind) else "u32"]
+    parts = slice(None) if d.name == "dp4a" else {"lo": slice(2), "hi": slice(2, 4)}[d.need("lo", "hi")]
+    size = 1 if d.name == "dp4a" else 2  # of the parts of a
     a, b, c, put = d.source(1, types[0]), d.source(2, types[1]), d.source(3, result), d.target(0, result)
 
-    def split(words: np.ndarray, t: Type) -> np.ndarray:
-        parts = np.atleast_1d(words).view("i1" if t.kind == "s" else "u1").reshape(-1, 4)
-        return parts.astype(np.int64)
+    def split(words: np.ndarray, t: Type, size: int) -> np.ndarray:
+        values = np.atleast_1d(words).view(f"{'i' if t.kind == 's' else 'u'}{size}").reshape(-1, 4 // size)
+        return values.astype(np.int64)
 
     def step(machine: Machine, at: Lanes) -> None:
-        products = split(a(machine, at), types[0]) * split(b(machine, at), types[1])
+        products = split(a(machine, at), types[0], size) * split(b(machine, at), types[1], 1)[:, parts]
         put(machine, at, (products.sum(axis=1) + c(machine, at)).astype(result.dtype))
 
     return step

@@ -98,17 +98,25 @@ def test_abs_neg_wrap_at_the_minimum(t):
 
 
 @pytest.mark.parametrize("types", ["u32.u32", "s32.s32", "u32.s32", "s32.u32"])
-def test_dp4a(types):
+def test_dp4a_and_dp2a(types):
     a, b, c = cross(np.uint32, np.uint32, np.uint32)
     signed = [t == "s32" for t in types.split(".")]
 
-    def parts(word: int, is_signed: bool) -> list[int]:
-        return [wrap(word >> 8 * i, np.int8 if is_signed else np.uint8) for i in range(4)]
+    def parts(word: int, is_signed: bool, bits: int = 8) -> list[int]:
+        dtype = np.dtype(f"{'i' if is_signed else 'u'}{bits // 8}").type
+        return [wrap(word >> bits * i, dtype) for i in range(32 // bits)]
 
     def reference(x: int, y: int, z: int) -> int:
         return z + sum(p * q for p, q in zip(parts(x, signed[0]), parts(y, signed[1]), strict=True))
 
     check(f"dp4a.{types} %d, %a, %b, %c;", np.uint32, reference, a=a, b=b, c=c)
+    for half, chosen in {"lo": slice(2), "hi": slice(2, 4)}.items():
+
+        def of_two(x: int, y: int, z: int, chosen: slice = chosen) -> int:
+            pairs = zip(parts(x, signed[0], 16), parts(y, signed[1])[chosen], strict=True)
+            return z + sum(p * q for p, q in pairs)
+
+        check(f"dp2a.{half}.{types} %d, %a, %b, %c;", np.uint32, of_two, a=a, b=b, c=c)
 
 
 @pytest.mark.parametrize("t", ["b16", "b32", "b64"])

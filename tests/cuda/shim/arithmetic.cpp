@@ -41,6 +41,29 @@ static void unpack_bf16(uint32_t pair, double out[2]) {
     }
 }
 
+// The sum of a product and c, which are exact, as a float that is rounded to odd: towards zero, and odd where that lost something. It
+// has more than two digits more than bf16, so that rounding it to bf16 is the only rounding.
+static float to_odd(double product, double c) {
+    double sum = product + c, rest = sum - product, lost = (product - (sum - rest)) + (c - rest);
+    if (!isfinite(sum)) return (float)sum;
+    float near = (float)sum;
+    double off = (double)near == sum ? lost : sum - (double)near; // what near lacks has the sign of this
+    if (off == 0) return near;
+    if ((off < 0) == (near > 0) && near != 0) near = nextafterf(near, 0); // it was rounded away from zero
+    uint32_t bits;
+    memcpy(&bits, &near, 4);
+    bits |= 1;
+    memcpy(&near, &bits, 4);
+    return near;
+}
+uint32_t fma_bf16x2(uint32_t a, uint32_t b, uint32_t c) {
+    double x[2], y[2], z[2];
+    unpack_bf16(a, x);
+    unpack_bf16(b, y);
+    unpack_bf16(c, z);
+    return pack_bf16(to_odd(x[0] * y[0], z[0]), to_odd(x[1] * y[1], z[1]));
+}
+
 static void unpack_f16(uint32_t pair, double out[2]) {
     for (int i = 0; i < 2; i++) {
         uint32_t bits = pair >> 16 * i & 0xffff, exponent = bits >> 10 & 31, mantissa = bits & 1023;

@@ -40,6 +40,7 @@ void load_matrices(void *const lanes[32]);
 void load_matrices_transposed(void *const lanes[32]);
 void check_row(const void *row, const char *name, const char *file, int line);
 uint32_t pack_bf16(float low, float high);
+uint32_t fma_bf16x2(uint32_t a, uint32_t b, uint32_t c);
 
 } // namespace shim
 
@@ -73,10 +74,15 @@ static __forceinline__ uint32_t cu_shuffle_up(uint32_t v, uint32_t below, SHIM_W
 static __forceinline__ uint32_t cu_permute(uint32_t a, uint32_t b, uint32_t selector) {
     uint64_t bytes = (uint64_t)b << 32 | a;
     uint32_t result = 0;
-    for (int i = 0; i < 4; i++) result |= (uint32_t)(bytes >> 8 * (selector >> 4 * i & 7) & 255) << 8 * i;
+    for (int i = 0; i < 4; i++) {
+        uint32_t nibble = selector >> 4 * i & 15, byte = (uint32_t)(bytes >> 8 * (nibble & 7) & 255);
+        result |= (nibble & 8 ? (byte & 128 ? 255u : 0u) : byte) << 8 * i;
+    }
     return result;
 }
+static __forceinline__ uint32_t cu_and_or(uint32_t a, uint32_t b, uint32_t c) { return (a & b) | c; }
 static __forceinline__ uint32_t cu_pack_bf16(float low, float high) { return shim::pack_bf16(low, high); }
+static __forceinline__ uint32_t cu_fma_bf16x2(uint32_t a, uint32_t b, uint32_t c) { return shim::fma_bf16x2(a, b, c); }
 
 static __forceinline__ void cu_mma_bf16(float c[4], const uint32_t a[4], const uint32_t b[2], SHIM_WHERE) {
     shim::Mma mine = {c, a, b};

@@ -83,6 +83,10 @@ class Shim:
         self.launcher = LAUNCHER(launch)  # kept: C calls it
         self.library.shim_launch_through(self.launcher)
 
+    def run_fibers(self) -> None:
+        """From here on kernels are run by fibers again."""
+        self.library.shim_launch_through(None)
+
     def seed(self, seed: int) -> None:
         """The schedules of the launches from here on."""
         self.library.shim_seed(ctypes.c_uint(seed))

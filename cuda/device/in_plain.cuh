@@ -1,7 +1,6 @@
 // Weights of plain float types in products: rounded to bf16 on their way to shared memory, where they then lie as rows of x do.
 // So any K will do: what a run of 32 has beyond the end of a row is zeros there, and in x too.
 #pragma once
-#include "decode_products.cuh"
 #include "stage.cuh"
 
 // Rows as those of formats: a block is one element, which no other code of a block's ever sees.
@@ -16,7 +15,10 @@ enum { CBQ_FORMATS(CBQ_NOTHING, CBQ_PLAIN_TAG) };
     };
 CBQ_PLAIN_PRODUCTS(CBQ_PLAIN_TRAITS)
 
-template <class T> constexpr bool is_plain = T::elements == 1;
+// Rows of a step as bf16, padded as rows of x are.
+template <int ELEMENTS> struct plain_step {
+    enum { elements = ELEMENTS, runs = elements / 32, row_bytes = 2 * elements + 32 };
+};
 
 // Eight elements at a multiple of 16 bytes to four pairs.
 template <class T> CBQ_FN uint4 pairs_of_eight(const uint4 raw[T::bytes / 2]) {
@@ -80,8 +82,8 @@ template <class T, class S> CBQ_FN void stage_pairs(uint8_t *staged, const uint8
 
 template <class T, class S> CBQ_FN void stage_plain(uint8_t *staged, const product_args &a, const tile_of_work &t, uint32_t step) {
     uint32_t left = a.k - step * S::elements, elements = left < S::elements ? left : S::elements;
-    const uint8_t *first = row_of_w<T>(a, t, 0) + (uint64_t)step * S::bytes;
     uint32_t row_bytes = a.k * T::bytes, last = a.n - 1 - t.row;
+    const uint8_t *first = a.w + t.expert * a.expert_bytes + (uint64_t)t.row * row_bytes + (uint64_t)step * S::elements * T::bytes;
     if (a.k % 8) {
         stage_pairs<T, S>(staged, first, row_bytes, last, elements);
         return;
@@ -91,27 +93,38 @@ template <class T, class S> CBQ_FN void stage_plain(uint8_t *staged, const produ
     else convert_eights(staged, w);
 }
 
-// ---- what products ask of weights of any kind ----
+template <class T> struct in_plain {
+    enum { elements = T::elements, long_steps = 0, bf16_pad = 32, f32_pad = 16 };
+    template <int STEP> struct staged {
+        enum { bytes = ROWS * plain_step<STEP>::row_bytes };
+    };
+    CBQ_FN uint32_t padded(uint32_t k) { return (k + 31) / 32 * 32; }
+    CBQ_FN uint32_t x_chunk(uint32_t chunk, uint32_t) { return chunk; }
+    template <int STEP> CBQ_FN void stage(uint8_t *staged, const product_args &a, const tile_of_work &t, uint32_t step) {
+        stage_plain<T, plain_step<STEP>>(staged, a, t, step);
+    }
 
-template <class T, class S> CBQ_FN void stage_weights(uint8_t *staged, const product_args &a, const tile_of_work &t, uint32_t step) {
-    if constexpr (is_plain<T>) stage_plain<T, S>(staged, a, t, step);
-    else stage_w<T, S>(staged, a, t, step);
-}
-
-template <class T, class S>
-CBQ_FN const uint8_t *staged_weights(const uint8_t *staged, const product_args &a, const tile_of_work &t, uint32_t row, uint32_t step) {
-    if constexpr (is_plain<T>) return staged + row * S::row_bytes;
-    else return staged_row<T, S>(staged, a, t, row, step);
-}
-
-// What decode8 promises.
-template <class T> CBQ_FN void weights8(const uint8_t *row, uint32_t r, uint32_t pairs[4]) {
-    if constexpr (is_plain<T>) {
+    // What decode8 promises.
+    CBQ_FN void weights8(const uint8_t *row, uint32_t r, uint32_t pairs[4]) {
         const uint8_t *words = row + r * 64 + threadIdx.x % 4 * 8;
         uint2 first = *(const uint2 *)words, second = *(const uint2 *)(words + 32);
         pairs[0] = first.x;
         pairs[1] = first.y;
         pairs[2] = second.x;
         pairs[3] = second.y;
-    } else decode8<T>(row, r, pairs);
-}
+    }
+    template <int STEP, class M>
+    CBQ_FN void multiply(const uint8_t *staged, const product_args &a, const tile_of_work &t, uint32_t step, const uint8_t *x, uint32_t x_bytes,
+                         typename M::state &s) {
+        typedef plain_step<STEP> S;
+        uint32_t left = padded(a.k - step * S::elements) / 32, runs = left < S::runs ? left : S::runs;
+        const uint8_t *low = staged + (threadIdx.x / 32 * 16 + threadIdx.x % 32 / 4) * S::row_bytes, *high = low + 8 * S::row_bytes;
+#pragma unroll 2
+        for (uint32_t r = 0; r < runs; r++) {
+            uint32_t l[4], h[4];
+            weights8(low, r, l);
+            weights8(high, r, h);
+            M::template add<16 * M::element>(l, h, x + (32 * r + threadIdx.x % 4 * 4) * M::element, x_bytes, t.tokens, s);
+        }
+    }
+};
