@@ -81,9 +81,12 @@ CBQ_FN row_copy copy_of(const uint8_t *first, uint32_t row, uint32_t row_bytes, 
     return c;
 }
 
-// A warp copies the steps of W: a lane every 32nd row.
-template <class T, class L> CBQ_FN void send_w(uint8_t *staged, ring<L::w_stages> &r, const product_args &a) {
+// Three warps copy the steps of W: a lane one row or two. The lanes of a warp start their copies one after the other, so the rows past 96
+// are of all three.
+enum { W_SENDERS = 96 };
+template <class T, class L> CBQ_FN void send_w(uint32_t thread, uint8_t *staged, ring<L::w_stages> &r, const product_args &a) {
     typedef typename L::S S;
+    const uint32_t begin = thread % 32 * (W_SENDERS / 32) + thread / 32;
     uint32_t row_bytes = a.k / T::elements * T::bytes;
     piece_of_work p = first_piece<L::TOKENS, WGMMA_ROWS>(a);
     while (next_piece<L::TOKENS, WGMMA_ROWS>(a, p)) {
@@ -93,11 +96,11 @@ template <class T, class L> CBQ_FN void send_w(uint8_t *staged, ring<L::w_stages
             const uint8_t *first = row_of_w<T>(a, p.t, 0) + (uint64_t)step * S::bytes;
             uint32_t bytes = runs_of_step(a, step, S::elements) * 32 / T::elements * T::bytes, all = 0;
 #pragma unroll 1
-            for (uint32_t row = threadIdx.x % 32; row < WGMMA_ROWS; row += 32) all += copy_of(first, row < last ? row : last, row_bytes, bytes).bytes;
+            for (uint32_t row = begin; row < WGMMA_ROWS; row += W_SENDERS) all += copy_of(first, row < last ? row : last, row_bytes, bytes).bytes;
             ring<L::w_stages>::wait_empty(r);
             cu_mbarrier_expect(r.full + r.stage, all);
 #pragma unroll 1
-            for (uint32_t row = threadIdx.x % 32; row < WGMMA_ROWS; row += 32) {
+            for (uint32_t row = begin; row < WGMMA_ROWS; row += W_SENDERS) {
                 row_copy c = copy_of(first, row < last ? row : last, row_bytes, bytes);
                 cu_copy_bulk(staged + r.stage * L::w_stage + row * S::row_bytes, c.from, c.bytes, r.full + r.stage);
             }
@@ -211,15 +214,15 @@ template <class T, int N> CBQ_FN void wgmma_product(const product_args &a) {
     ring<L::w_stages>::start(w, x.full + 2 * L::x_stages);
     if (threadIdx.x == 0) {
         ring<L::x_stages>::init(x, 1, WGMMA_CONSUMERS / 32);
-        ring<L::w_stages>::init(w, 32, WGMMA_CONSUMERS / 32);
+        ring<L::w_stages>::init(w, W_SENDERS, WGMMA_CONSUMERS / 32);
         cu_proxy_fence();
     }
     cu_barrier();
     if (threadIdx.x >= WGMMA_CONSUMERS) {
         cu_fewer_registers<PRODUCER_REGISTERS>();
         uint32_t thread = threadIdx.x - WGMMA_CONSUMERS;
-        if (thread < 32) send_w<T, L>(staged_w, w, a);
-        else if (thread == 32) send_x<T, L>(staged_x, x, a);
+        if (thread < W_SENDERS) send_w<T, L>(thread, staged_w, w, a);
+        else if (thread == W_SENDERS) send_x<T, L>(staged_x, x, a);
         return;
     }
     cu_more_registers<CONSUMER_REGISTERS>();
