@@ -11,9 +11,10 @@
 #include <instructions_sm90.cuh>
 
 enum { WGMMA_ROWS = 128, WGMMA_STEP = 256, WGMMA_CONSUMERS = 256, WGMMA_THREADS = WGMMA_CONSUMERS + 128 };
-// Of 65536: 168 for each thread at the launch, then as many as the sums and what decoding needs for those who multiply.
-enum { PRODUCER_REGISTERS = 48, CONSUMER_REGISTERS = 232 };
-static_assert(PRODUCER_REGISTERS * 128 + CONSUMER_REGISTERS * WGMMA_CONSUMERS <= 65536, "registers of a multiprocessor");
+// Registers. At the launch each thread gets 168, as many as 65536 allow in units of eight; then the CTA shares out what it has, no more: a warp
+// that asked for more would wait for ever.
+enum { PRODUCER_REGISTERS = 40, CONSUMER_REGISTERS = 232, LAUNCH_REGISTERS = 65536 / WGMMA_THREADS / 8 * 8 };
+static_assert(PRODUCER_REGISTERS * 128 + CONSUMER_REGISTERS * WGMMA_CONSUMERS <= LAUNCH_REGISTERS * WGMMA_THREADS, "the registers of a CTA");
 
 template <class T, int N> struct wgmma_layout {
     typedef step_of<T, WGMMA_STEP> S;

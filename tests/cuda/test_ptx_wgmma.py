@@ -78,5 +78,5 @@ def test_code_for_other_architectures_cannot_be_started(architecture: str, threa
     _, _, kernel = text.partition(".entry cbq_matmul_q4_0_bf16_wgmma_256(")
     head, _, body = kernel.partition("{")
     assert f".maxntid {threads}" in head
-    body = body.partition("\n}")[0]
+    body = body.partition(".entry ")[0]
     assert ("trap;" in body, "wgmma.mma_async" in body) == (threads == 32, threads == 384)

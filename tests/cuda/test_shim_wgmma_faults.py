@@ -68,6 +68,9 @@ FAULTS: dict[str, wgmma.Fault] = {
     "barriers that two rings have": ((PRODUCT, "x.full + 2 * L::x_stages", "x.full + L::x_stages"),),
     "x is at no multiple of 1024": ((PRODUCT, ALIGN, f"{ALIGN} + 128"),),
     "another stage of x": ((PRODUCT, BEGIN, BEGIN.replace("x.stage *", "(x.stage ^ 1) *")),),
+    "more registers than there are": (
+        (PRODUCT, "cu_fewer_registers<PRODUCER_REGISTERS>();", "cu_fewer_registers<48>();"),
+    ),
     "no swizzling": ((X, SWIZZLED, "(i % 4 * 2 + half)"),),
     "the swizzling of another row": ((X, SWIZZLED, "((i % 4 * 2 + half) ^ row % 4)"),),
     "k in its own order": (
