@@ -11,9 +11,10 @@
 #include <instructions_sm90.cuh>
 
 enum { WGMMA_ROWS = 128, WGMMA_STEP = 256, WGMMA_CONSUMERS = 256, WGMMA_THREADS = WGMMA_CONSUMERS + 128 };
-// Of 65536: 168 for each thread at the launch, then as many as the sums and what decoding needs for those who multiply.
-enum { PRODUCER_REGISTERS = 48, CONSUMER_REGISTERS = 232 };
-static_assert(PRODUCER_REGISTERS * 128 + CONSUMER_REGISTERS * WGMMA_CONSUMERS <= 65536, "registers of a multiprocessor");
+// Registers. At the launch each thread gets 168, as many as 65536 allow in units of eight; then the CTA shares out what it has, no more: a warp
+// that asked for more would wait for ever.
+enum { PRODUCER_REGISTERS = 40, CONSUMER_REGISTERS = 232, LAUNCH_REGISTERS = 65536 / WGMMA_THREADS / 8 * 8 };
+static_assert(PRODUCER_REGISTERS * 128 + CONSUMER_REGISTERS * WGMMA_CONSUMERS <= LAUNCH_REGISTERS * WGMMA_THREADS, "the registers of a CTA");
 
 template <class T, int N> struct wgmma_layout {
     typedef step_of<T, WGMMA_STEP> S;
@@ -81,9 +82,12 @@ CBQ_FN row_copy copy_of(const uint8_t *first, uint32_t row, uint32_t row_bytes, 
     return c;
 }
 
-// A warp copies the steps of W: a lane every 32nd row.
-template <class T, class L> CBQ_FN void send_w(uint8_t *staged, ring<L::w_stages> &r, const product_args &a) {
+// Three warps copy the steps of W: a lane one row or two. The lanes of a warp start their copies one after the other, so the rows past 96
+// are of all three.
+enum { W_SENDERS = 96 };
+template <class T, class L> CBQ_FN void send_w(uint32_t thread, uint8_t *staged, ring<L::w_stages> &r, const product_args &a) {
     typedef typename L::S S;
+    const uint32_t begin = thread % 32 * (W_SENDERS / 32) + thread / 32;
     uint32_t row_bytes = a.k / T::elements * T::bytes;
     piece_of_work p = first_piece<L::TOKENS, WGMMA_ROWS>(a);
     while (next_piece<L::TOKENS, WGMMA_ROWS>(a, p)) {
@@ -93,11 +97,11 @@ template <class T, class L> CBQ_FN void send_w(uint8_t *staged, ring<L::w_stages
             const uint8_t *first = row_of_w<T>(a, p.t, 0) + (uint64_t)step * S::bytes;
             uint32_t bytes = runs_of_step(a, step, S::elements) * 32 / T::elements * T::bytes, all = 0;
 #pragma unroll 1
-            for (uint32_t row = threadIdx.x % 32; row < WGMMA_ROWS; row += 32) all += copy_of(first, row < last ? row : last, row_bytes, bytes).bytes;
+            for (uint32_t row = begin; row < WGMMA_ROWS; row += W_SENDERS) all += copy_of(first, row < last ? row : last, row_bytes, bytes).bytes;
             ring<L::w_stages>::wait_empty(r);
             cu_mbarrier_expect(r.full + r.stage, all);
 #pragma unroll 1
-            for (uint32_t row = threadIdx.x % 32; row < WGMMA_ROWS; row += 32) {
+            for (uint32_t row = begin; row < WGMMA_ROWS; row += W_SENDERS) {
                 row_copy c = copy_of(first, row < last ? row : last, row_bytes, bytes);
                 cu_copy_bulk(staged + r.stage * L::w_stage + row * S::row_bytes, c.from, c.bytes, r.full + r.stage);
             }
@@ -211,15 +215,15 @@ template <class T, int N> CBQ_FN void wgmma_product(const product_args &a) {
     ring<L::w_stages>::start(w, x.full + 2 * L::x_stages);
     if (threadIdx.x == 0) {
         ring<L::x_stages>::init(x, 1, WGMMA_CONSUMERS / 32);
-        ring<L::w_stages>::init(w, 32, WGMMA_CONSUMERS / 32);
+        ring<L::w_stages>::init(w, W_SENDERS, WGMMA_CONSUMERS / 32);
         cu_proxy_fence();
     }
     cu_barrier();
     if (threadIdx.x >= WGMMA_CONSUMERS) {
         cu_fewer_registers<PRODUCER_REGISTERS>();
         uint32_t thread = threadIdx.x - WGMMA_CONSUMERS;
-        if (thread < 32) send_w<T, L>(staged_w, w, a);
-        else if (thread == 32) send_x<T, L>(staged_x, x, a);
+        if (thread < W_SENDERS) send_w<T, L>(thread, staged_w, w, a);
+        else if (thread == W_SENDERS) send_x<T, L>(staged_x, x, a);
         return;
     }
     cu_more_registers<CONSUMER_REGISTERS>();

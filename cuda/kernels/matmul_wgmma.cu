@@ -45,8 +45,8 @@ static const wgmma_kernel *find_kernel(int tag) {
 
 static uint64_t rows_of_y(const cbq_cuda_product *p) { return p->ids ? p->m * p->picks : p->m; }
 
-// From so many tokens on (to an expert, on average). Not measured: up to 64 the tile of matmul.cu reads all of them at once; beyond, it
-// decodes each weight once for 64 tokens, and here that is done once for 256.
+// From so many tokens on (to an expert, on average). Not measured. Up to 64 the tile of matmul.cu has them all. From there on it decodes each
+// weight again for 64 more, and here that is done once for 256; a tile of up to 128 tokens takes products of 128.
 enum { LEAST_TOKENS = 65 };
 
 extern "C" int cbq_cuda_wgmma_suits(const cbq_cuda_product *p) {

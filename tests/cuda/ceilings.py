@@ -102,8 +102,8 @@ def beyond_table(name: str, u: Usage, known: Usage) -> Iterator[str]:
 
 def per_weight(name: str, u: Usage) -> float:
     """Instructions of a lane for each weight that it decodes and multiplies, in a product's loop: a lane decodes 16
-    weights for 2 products on tensor cores with each 8 rows of x. What the tensor cores hide is rows / 16. With wgmma
-    a product takes all rows of x, and what is hidden is rows / 32."""
+    weights for 2 products on tensor cores with each 8 rows of x. What the tensor cores hide is rows / 16. With wgmma a
+    product takes all rows of x."""
     tokens = tokens_of(name)
     if not tokens or not u.loop_tensor:
         return 0.0

@@ -69,3 +69,14 @@ def test_warps_that_drift_apart(shim: Shim, modules: list[ptx.Loaded], seed: int
 def test_no_product_and_sum_can_be_fused(modules: list[ptx.Loaded]) -> None:
     functions = modules[0].module.functions
     assert {name: f.contractible() for name, f in functions.items() if f.contractible()} == {}
+
+
+@pytest.mark.parametrize(("architecture", "threads"), [("sm_80", 32), ("sm_90", 32), ("sm_90a", 384)])
+def test_code_for_other_architectures_cannot_be_started(architecture: str, threads: int) -> None:
+    """The host looks at the threads that a kernel allows; it takes 384."""
+    text = kernels_ptx(wgmma.few_formats("matmul_wgmma", wgmma.FORMATS[:1]), architecture).read_text()
+    _, _, kernel = text.partition(".entry cbq_matmul_q4_0_bf16_wgmma_256(")
+    head, _, body = kernel.partition("{")
+    assert f".maxntid {threads}" in head
+    body = body.partition(".entry ")[0]
+    assert ("trap;" in body, "wgmma.mma_async" in body) == (threads == 32, threads == 384)

@@ -25,7 +25,7 @@ DECODE = "decode_run<T>(low, high, 4 * quad + i, fragments[i % 2]);"
 BEGIN = "begin_products<N, L>(staged_x + x.stage * L::x_stage, i % 2, fragments[i % 2], s);"
 WAIT_FOR_EMPTY = "cu_mbarrier_wait(r.empty + r.stage, r.parity);"
 ALIGN = "(0u - cu_shared_address(shared)) % L::aligned"
-FILLERS = "ring<L::w_stages>::init(w, 32, WGMMA_CONSUMERS / 32);"
+FILLERS = "ring<L::w_stages>::init(w, W_SENDERS, WGMMA_CONSUMERS / 32);"
 EMPTIERS = "ring<L::x_stages>::init(x, 1, WGMMA_CONSUMERS / 32);"
 DONE_WITH_W = "empty_stage(w.empty + w.stage);"
 SWIZZLED = "((i % 4 * 2 + half) ^ row % 8)"
@@ -60,7 +60,7 @@ FAULTS: dict[str, wgmma.Fault] = {
     "no fence of registers": ((PRODUCT, "cu_wgmma_fence();", ""),),
     "no fence of barriers": ((PRODUCT, "cu_proxy_fence();", ""),),
     "no barrier after the barriers": ((PRODUCT, "cu_barrier();", ""),),
-    "too few who fill": ((PRODUCT, FILLERS, FILLERS.replace("32,", "31,")),),
+    "too few who fill": ((PRODUCT, FILLERS, FILLERS.replace("W_SENDERS", "W_SENDERS - 1")),),
     "too few who empty": ((PRODUCT, EMPTIERS, EMPTIERS.replace("WGMMA_CONSUMERS / 32", "1")),),
     "too few bytes": (
         (PRODUCT, "cu_mbarrier_expect(r.full + r.stage, all);", "cu_mbarrier_expect(r.full + r.stage, all - 16);"),
@@ -68,6 +68,9 @@ FAULTS: dict[str, wgmma.Fault] = {
     "barriers that two rings have": ((PRODUCT, "x.full + 2 * L::x_stages", "x.full + L::x_stages"),),
     "x is at no multiple of 1024": ((PRODUCT, ALIGN, f"{ALIGN} + 128"),),
     "another stage of x": ((PRODUCT, BEGIN, BEGIN.replace("x.stage *", "(x.stage ^ 1) *")),),
+    "more registers than there are": (
+        (PRODUCT, "cu_fewer_registers<PRODUCER_REGISTERS>();", "cu_fewer_registers<48>();"),
+    ),
     "no swizzling": ((X, SWIZZLED, "(i % 4 * 2 + half)"),),
     "the swizzling of another row": ((X, SWIZZLED, "((i % 4 * 2 + half) ^ row % 4)"),),
     "k in its own order": (

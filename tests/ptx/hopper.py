@@ -76,6 +76,7 @@ class Hopper:
         self.group = np.zeros(machine.lanes, np.int64)  # the open wgmma group
         self.fenced = np.zeros(machine.lanes, np.bool_)
         self.issued: dict[int, list[int]] = defaultdict(list)  # descriptors of each four warps
+        self.registers = np.zeros(machine.warps, np.int64)  # of a thread, where its warp has asked for a number
         self.of_warp = np.zeros(machine.warps, np.int64)  # how many of those a warp has issued
 
     # -- barriers -------------------------------------------------------------------------------------------
@@ -137,6 +138,17 @@ class Hopper:
         self.machine.store("shared", lanes, flight.target + offsets, values, 4)
         flight.barrier.bytes -= flight.nbytes
         flight.barrier.end_phase()
+
+    # -- registers ------------------------------------------------------------------------------------------
+
+    def set_registers(self, lanes: np.ndarray, count: int) -> None:
+        """A CTA has what it got at its launch; that is looked at when all of its warps have asked."""
+        self.registers[lanes // _WARP] = count
+        warps = self.machine.warps // self.machine.ctas
+        most = 65536 // (_WARP * warps) // 8 * 8 * warps
+        for asked in self.registers.reshape(-1, warps):
+            if asked.all() and asked.sum() > most:
+                raise Fault(f"warps ask for {_WARP * asked.sum()} registers, the CTA has {_WARP * most}")
 
     # -- products -------------------------------------------------------------------------------------------
 

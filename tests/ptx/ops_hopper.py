@@ -100,7 +100,7 @@ def proxy_fence(d: Decoder) -> Step:
 
 @op("setmaxnreg")
 def set_registers(d: Decoder) -> Step:
-    """Nothing but the meeting."""
+    """All warps together must not ask for more than the CTA has: they would wait for ever."""
     d.need("inc", "dec")
     d.need("sync")
     d.need("aligned")
@@ -109,7 +109,7 @@ def set_registers(d: Decoder) -> Step:
         raise d.unsupported("setmaxnreg of other numbers than multiples of 8 from 24 to 256")
 
     def step(machine: Machine, at: Lanes) -> None:
-        return None
+        machine.hopper.set_registers(machine.numbers(at), count.value)
 
     step.ready = whole_warps
     return step

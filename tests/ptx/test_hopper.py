@@ -177,5 +177,9 @@ def test_registers_are_set_by_whole_warps() -> None:
     run_kernel("setmaxnreg.inc.sync.aligned.u32 232; setmaxnreg.dec.sync.aligned.u32 40;")
     with pytest.raises(PtxError, match="a lane of the warp has exited"):
         run_kernel("setp.lt.u32 %p1, %r1, 7; @%p1 setmaxnreg.dec.sync.aligned.u32 40;")
+    share = "setp.lt.u32 %p1, %r1, 128; @%p1 bra FEW; setmaxnreg.inc.sync.aligned.u32 232; ret;"
+    run_kernel(share + "FEW: setmaxnreg.dec.sync.aligned.u32 40;", block=384)
+    with pytest.raises(PtxError, match="ask for 65536 registers, the CTA has 64512"):
+        run_kernel(share + "FEW: setmaxnreg.dec.sync.aligned.u32 48;", block=384)
     with pytest.raises(NotImplementedError, match="multiples of 8"):
         run_kernel("setmaxnreg.dec.sync.aligned.u32 41;")

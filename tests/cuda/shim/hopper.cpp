@@ -91,6 +91,19 @@ static void land_one(Block &b) {
     end_phase_if_all_came(*f.barrier);
 }
 
+// ---- registers ----
+
+// The block has what it got at its launch, which is at most so many for each thread; it is looked at when all warps have asked.
+void set_registers(unsigned count) {
+    self().warp->registers = count;
+    unsigned all = 0, threads = (unsigned)self().of->threads.size(), most = 65536 / threads / 8 * 8 * threads;
+    for (const Warp &w : self().of->warps) {
+        if (w.registers == 0) return;
+        all += 32 * w.registers;
+    }
+    if (all > most) fail("the warps of the block ask for %u registers, and it has %u: some wait for ever", all, most);
+}
+
 // ---- products ----
 
 struct Matrix {

@@ -13,6 +13,8 @@ void mbarrier_arrive(uint64_t *barrier, uint32_t bytes, const char *name, const 
 void mbarrier_wait(uint64_t *barrier, uint32_t parity, const char *file, int line);
 void copy_bulk(void *shared, const void *global, uint32_t bytes, uint64_t *barrier, const char *file, int line);
 
+void set_registers(unsigned count);
+
 struct Product {
     float *c;
     const uint32_t *a;
@@ -39,8 +41,14 @@ static __forceinline__ void cu_copy_bulk(void *shared, const void *global, uint3
     shim::copy_bulk(shared, global, bytes, barrier, file, line);
 }
 
-template <int N> static __forceinline__ void cu_fewer_registers(SHIM_WHERE) { shim::meet_warp("cu_fewer_registers", file, line); }
-template <int N> static __forceinline__ void cu_more_registers(SHIM_WHERE) { shim::meet_warp("cu_more_registers", file, line); }
+template <int N> static __forceinline__ void cu_fewer_registers(SHIM_WHERE) {
+    shim::meet_warp("cu_fewer_registers", file, line);
+    shim::set_registers(N);
+}
+template <int N> static __forceinline__ void cu_more_registers(SHIM_WHERE) {
+    shim::meet_warp("cu_more_registers", file, line);
+    shim::set_registers(N);
+}
 
 static __forceinline__ uint64_t cu_matrix_of(const void *shared) {
     return 1ull << 62 | 64ull << 32 | 1ull << 16 | (cu_shared_address(shared) & 0x3ffff) >> 4;

@@ -76,6 +76,7 @@ struct Warp {
     unsigned open = 0;
     bool fenced = false;
     size_t products = 0; // so far
+    unsigned registers = 0; // of a thread, where it has asked for a number
 };
 
 struct Block {
