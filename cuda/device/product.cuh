@@ -1,6 +1,6 @@
 // The kernel of all products: a CTA goes through its steps, the next ones on their way to shared memory meanwhile.
-// L is how W lies in memory (in_blocks.cuh, in_plain.cuh, in_fragments.cuh): it stages a step of W, and multiplies what it staged. M is the arithmetic
-// (multiply.cuh).
+// L is how W lies in memory (in_blocks.cuh, in_plain.cuh, in_fragments.cuh): it stages a step of W, and multiplies what it staged. M is the
+// arithmetic (multiply.cuh).
 #pragma once
 #include "multiply.cuh"
 

@@ -10,7 +10,9 @@ const char *cbq_cuda_kernel_wgmma(int i, const void **function);
 }
 
 typedef const char *(*list_function)(int i, const void **function);
-static const list_function lists[] = {cbq_cuda_kernel_dequant, cbq_cuda_kernel_matmul, cbq_cuda_kernel_moe_sum, cbq_cuda_kernel_repack, cbq_cuda_kernel_wgmma};
+static const list_function lists[] = {
+    cbq_cuda_kernel_dequant, cbq_cuda_kernel_matmul, cbq_cuda_kernel_moe_sum, cbq_cuda_kernel_repack, cbq_cuda_kernel_wgmma,
+};
 
 extern "C" const char *cbq_cuda_kernel(int i, const void **function) {
     for (list_function list : lists)

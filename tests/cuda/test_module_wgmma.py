@@ -23,10 +23,10 @@ def hopper(monkeypatch: pytest.MonkeyPatch, shim: Shim) -> Iterator[None]:
     shim.library.shim_kernel_threads(1024)
 
 
-def multiply(m: int, precision: str = "bf16") -> str:
+def multiply(m: int, precision: str = "bf16", layout: str = "blocks") -> str:
     """The kernel that a product of m rows takes; its result is looked at."""
     t = tensor()
-    y = cuda.matmul(X[:m], cuda.load(t), precision=precision)
+    y = cuda.matmul(X[:m], cuda.load(t, layout=layout), precision=precision)
     assert error(y, exact(X[:m], t)) < 1e-2
     return str(cuda.last_kernel())
 
@@ -37,6 +37,10 @@ def multiply(m: int, precision: str = "bf16") -> str:
 )
 def test_products_of_many_rows(hopper: None, m: int, precision: str, kernel: str) -> None:
     assert multiply(m, precision) == f"matmul_q4_k_{kernel}"
+
+
+def test_fragments_have_kernels_of_their_own(hopper: None) -> None:
+    assert multiply(65, layout="fragments") == "matmul_q4_k_fragments_bf16_64"
 
 
 def test_other_devices_have_other_kernels(native: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -53,7 +57,7 @@ def test_a_build_without_code_for_it_has_other_kernels(hopper: None, shim: Shim)
 def test_experts_have_it_for_many_tokens_on_average(hopper: None) -> None:
     t = tensor("q4_k", 3, N, K)
     for rows, kernel in ((70, "bf16_wgmma_256"), (64, "bf16_64")):
-        y = np.asarray(cuda.moe_matmul(X[:rows], cuda.load(t), IDS[:rows]))
+        y = np.asarray(cuda.moe_matmul(X[:rows], cuda.load(t, layout="blocks"), IDS[:rows]))
         expected = exact(X[:rows], t)  # [3, rows, N]
         picked = np.stack([expected[IDS[:rows, j], np.arange(rows)] for j in range(3)], axis=1)
         assert error(y, picked) < 1e-2
@@ -61,7 +65,7 @@ def test_experts_have_it_for_many_tokens_on_average(hopper: None) -> None:
 
 
 def test_an_error_of_asking_is_an_error(hopper: None, shim: Shim) -> None:
-    w = cuda.load(tensor())
+    w = cuda.load(tensor(), layout="blocks")
     shim.library.shim_inject(b"cudaFuncGetAttributes", 0, 98)
     with pytest.raises(cuda.CudaError, match="cudaErrorInvalidDeviceFunction"):
         cuda.matmul(X[:65], w)

@@ -25,11 +25,14 @@ FUNCTIONS = ("cbq_cuda_wgmma_workspace", "cbq_cuda_wgmma_matmul")
 def few_formats(name: str, formats: Sequence[str], folder: Path = FOLDER) -> Path:
     """cuda/kernels/NAME.cu with the kernels of some formats."""
     text = (ROOT / "cuda" / "kernels" / f"{name}.cu").read_text().replace("../host/", f"{ROOT}/cuda/host/")
+    text = text.replace('"products.h"', f'"{ROOT}/cuda/kernels/products.h"')
     chosen = " ".join(rf"CBQ_FORMAT_{f}(\1, CBQ_NOTHING)" for f in formats)
     text, count = re.subn(r"CBQ_FORMATS\((\w+), CBQ_NOTHING\)", chosen, text)
     text, planes = re.subn(r"CBQ_PLANE_BLOCKS\(\w+\)", "", text)
     if (count, planes) != (2, 2):
         raise ValueError(f"{name}.cu lists formats in {count} and {planes} places")
+    if "cbq_products_of_fragments" in text:
+        text += "product_rows cbq_products_of_fragments() { return {NULL, 0}; }\n"
     source = folder / f"{name}_{'_'.join(formats)}.cu"
     folder.mkdir(parents=True, exist_ok=True)
     if not source.exists() or source.read_text() != text:
