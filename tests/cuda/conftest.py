@@ -16,6 +16,13 @@ from tests.cuda.product_inputs import E, K, N, tensor
 from tests.cuda.shim import Shim, why_not
 
 
+@pytest.fixture(autouse=True, scope="module")
+def _what_is_there_stays() -> None:
+    """Tests collect garbage to see that nothing is left. What other modules have loaded need not be looked at each
+    time: PTX in the interpreter is some million objects."""
+    gc.freeze()
+
+
 @pytest.fixture
 def on_shim(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Any, Shim]]:
     """The C module built with the shim, in the hands of cbquant.cuda; and the shim. Nothing may be left allocated.

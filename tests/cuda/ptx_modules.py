@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import runpy
 from functools import cache
 from pathlib import Path
@@ -16,8 +17,18 @@ FLAGS = ["-std=c++17", "-O3", "-fmad=false", "-Werror=all-warnings"]
 
 @cache
 def load_kernels(name: str, architecture: str, folder: str = "kernels") -> ptx.Loaded:
-    """cuda/FOLDER/NAME.cu, read once: that takes seconds."""
-    return ptx.load(kernels_ptx(ROOT / "cuda" / folder / f"{name}.cu", architecture).read_text())
+    """cuda/FOLDER/NAME.cu, read once: that takes seconds.
+
+    It is some million objects that stay. They are taken out of the garbage collector's sight, which would look at all
+    of them each time.
+    """
+    text = kernels_ptx(ROOT / "cuda" / folder / f"{name}.cu", architecture).read_text()
+    gc.disable()
+    try:
+        return ptx.load(text)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def kernels_ptx(source: Path, architecture: str) -> Path:

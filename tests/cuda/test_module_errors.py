@@ -86,7 +86,7 @@ def test_memory_has_bounds(native: Any) -> None:
         lambda: native.dequant(0, "float32", memory, 16, 100, memory, 0, 0),
         lambda: native.dequant(0, "float32", memory, 0, 4, memory, 64, 0),  # no margin
         lambda: native.dequant(-5, "float32", memory, 16, 1, memory, 64, 0),
-        lambda: native.product_workspace(0, (0, 0, 1, 1, 2**30, 0, 1)),  # rows of float32 beyond 32 bits
+        lambda: native.product_workspace(0, (0, 0, 1, 1, 2**30, 0, 1, 0)),  # rows of float32 beyond 32 bits
         lambda: native.upload(memory, -1, b"", 0),
         lambda: native.download(memory, 0, back, 2**64),
     ):
