@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from cbquant import planes
 from cbquant._formats import Format, get
 from cbquant.cuda._native import Native
-from cbquant.planes._blocks import halves_to_pairs, pairs_to_halves
+from cbquant.planes._blocks import beyond_nvfp4, halves_to_pairs, pairs_to_halves
 from cbquant.planes._layout import DIVIDE, MULTIPLY, NO_GLOBAL_SCALE, Layout
 from cbquant.planes._tensor import PlanesTensor
 
@@ -91,7 +91,7 @@ def _is_gguf(layout: Layout) -> bool:
     if layout.format.name != "nvfp4_planes":
         return layout.format.name in _GGUF
     scales = np.ascontiguousarray(layout.scales).view(np.uint8)
-    return layout.global_scale == 1 and not ((scales & 0x80 != 0) | (scales == 0x7F)).any()
+    return layout.global_scale == 1 and not beyond_nvfp4(scales).any()
 
 
 def _format(native: Native, name: str) -> tuple[Format, np.dtype[Any]]:

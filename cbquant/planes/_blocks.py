@@ -66,8 +66,7 @@ def to_blocks(
         raise ValueError(f"codes: k={planes.k} is not a multiple of {blocks.elements} (GGUF's {blocks.name})")
     given = np.ascontiguousarray(planes.scales).view(np.uint8)
     if f.scales == "e4m3fn":
-        bad = (given & 0x80 != 0) | (given == 0x7F)
-        _refuse("scales", bad, given, "is negative or NaN, which GGUF's nvfp4 cannot hold")
+        _refuse("scales", beyond_nvfp4(given), given, "is negative or NaN, which GGUF's nvfp4 cannot hold")
     row = planes.k // blocks.elements * blocks.bytes
     result = np.empty((*planes.shape[:-1], row), np.uint8)
     records = result.reshape(-1).view(_record(f, blocks))
@@ -76,6 +75,12 @@ def to_blocks(
     for part in _steps(len(records), blocks):
         records["codes"][part] = pairs_to_halves(pairs[part])
     return result
+
+
+def beyond_nvfp4(scales: NDArray[np.uint8]) -> NDArray[np.bool_]:
+    """Which bytes of E4M3 are scales that GGUF's nvfp4 cannot hold: negative ones, and NaN."""
+    beyond: NDArray[np.bool_] = (scales & 0x80 != 0) | (scales == 0x7F)
+    return beyond
 
 
 def from_blocks(buf: Any, fmt: str, shape: int | Sequence[int] | None = None) -> Planes:

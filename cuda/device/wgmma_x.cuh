@@ -23,16 +23,6 @@ struct pack_args {
     uint64_t groups;
 };
 
-CBQ_FN uint32_t expert_of(const product_args &a, uint32_t place) { // the last with first[e] <= place: it has rows
-    uint32_t low = 0, high = a.experts;
-    while (high - low > 1) {
-        uint32_t middle = (low + high) / 2;
-        if ((uint32_t)a.first[middle] <= place) low = middle;
-        else high = middle;
-    }
-    return low;
-}
-
 // Sixteen elements of a row as floats, in 16 bytes at a time where they lie so.
 CBQ_FN void load16(const uint8_t *x, int dtype, float v[16]) {
     if ((uintptr_t)x % 16 != 0) {
@@ -63,7 +53,7 @@ CBQ_FN void pack_row(const pack_args &args) {
     const product_args &a = args.p;
     uint32_t place = blockIdx.x;
     if (a.order && place >= (uint32_t)a.first[a.experts]) return; // rows of no expert come last
-    uint32_t expert = a.order ? expert_of(a, place) : 0, row = place - (a.order ? (uint32_t)a.first[expert] : 0);
+    uint32_t expert = a.order ? last_from(a.first, a.experts, place) : 0, row = place - (a.order ? (uint32_t)a.first[expert] : 0);
     const uint8_t *x = row_of_x(a, row_of(a, place) / a.picks);
     uint8_t *to = args.to + (uint64_t)group_of(a, expert, place) * GROUP_BYTES + row % 8 * 128;
     for (uint32_t i = threadIdx.x; i < a.k / 16; i += THREADS) {

@@ -35,20 +35,25 @@ template <int TOKENS, int R = ROWS> CBQ_FN uint64_t all_steps(const product_args
 }
 CBQ_FN uint64_t begin_of(uint64_t steps, uint32_t cta, uint32_t ctas) { return steps * cta / ctas; }
 
+// The last of n that begins at `place` or before.
+CBQ_FN uint32_t last_from(const int32_t *begins, uint32_t n, uint32_t place) {
+    uint32_t low = 0, high = n;
+    while (high - low > 1) {
+        uint32_t middle = (low + high) / 2;
+        if ((uint32_t)begins[middle] <= place) low = middle;
+        else high = middle;
+    }
+    return low;
+}
+
 template <int TOKENS, int R = ROWS> CBQ_FN tile_of_work find_tile(const product_args &a, uint64_t tile) {
     uint32_t of_tokens = (uint32_t)(tile / row_tiles<R>(a));
     tile_of_work t = {0, (uint32_t)(tile % row_tiles<R>(a)) * R, of_tokens * TOKENS, 0};
     uint32_t end = a.m;
-    if (a.order) { // the last expert with tiles[e] <= of_tokens: those without tokens have no tile between theirs and the next
-        uint32_t low = 0, high = a.experts;
-        while (high - low > 1) {
-            uint32_t middle = (low + high) / 2;
-            if ((uint32_t)a.tiles[middle] <= of_tokens) low = middle;
-            else high = middle;
-        }
-        t.expert = low;
-        t.token = a.first[low] + (of_tokens - a.tiles[low]) * TOKENS;
-        end = a.first[low + 1];
+    if (a.order) { // experts without tokens have no tile between theirs and the next
+        t.expert = last_from(a.tiles, a.experts, of_tokens);
+        t.token = a.first[t.expert] + (of_tokens - a.tiles[t.expert]) * TOKENS;
+        end = a.first[t.expert + 1];
     }
     t.tokens = end - t.token < TOKENS ? end - t.token : TOKENS;
     return t;

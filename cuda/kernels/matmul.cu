@@ -36,7 +36,7 @@ static const product_row *find_row(int layout, int tag) {
 // Up to 8 tokens (to an expert, on average): the small tile, which reads weights no slower and takes less shared memory.
 static const product_kernel *find_kernel(const product_row *r, const cbq_cuda_product *p) {
     if (p->precision == CBQ_CUDA_FLOAT32) return &r->f32_8;
-    uint64_t tokens = p->ids ? p->m * p->picks / p->experts : p->m;
+    uint64_t tokens = p->ids ? rows_of_y(p) / p->experts : p->m;
     return tokens <= 8 ? &r->bf16_8 : &r->bf16_64;
 }
 
@@ -53,7 +53,7 @@ struct workspace_layout {
 static workspace_layout lay_out(const product_kernel *k, const cbq_cuda_product *p) {
     workspace_layout l;
     l.route = ctas_of_kernel(k, p) * 2 * ROWS * (uint64_t)k->tokens * sizeof(float);
-    l.bytes = l.route + (p->ids ? route_bytes(p->experts, p->m * p->picks) : 0);
+    l.bytes = l.route + (p->ids ? route_bytes(p->experts, rows_of_y(p)) : 0);
     return l;
 }
 
@@ -69,24 +69,9 @@ extern "C" cudaError_t cbq_cuda_matmul(const cbq_cuda_product *p, cudaStream_t s
     if (!r) return cudaErrorInvalidValue;
     const product_kernel *k = find_kernel(r, p);
     *name = k->name;
-    uint64_t rows_of_y = p->ids ? p->m * p->picks : p->m;
-    if (rows_of_y == 0 || p->n == 0) return cudaSuccess;
-    product_args a = {};
-    a.x = (const uint8_t *)p->x;
-    a.w = (const uint8_t *)p->w;
-    a.y = (uint8_t *)p->y;
-    a.parts = (float *)p->workspace;
-    a.x_stride = p->x_stride;
-    a.y_stride = p->y_stride;
-    a.expert_bytes = (p->n + r->rows - 1) / r->rows * ((p->k + r->elements - 1) / r->elements) * r->bytes;
-    a.m = (uint32_t)p->m;
-    a.n = (uint32_t)p->n;
-    a.k = (uint32_t)p->k;
-    a.experts = p->ids ? (uint32_t)p->experts : 1;
-    a.picks = p->ids ? (uint32_t)p->picks : 1;
-    a.steps = (uint32_t)((p->k + (uint64_t)k->step - 1) / (uint64_t)k->step);
-    a.x_dtype = p->x_dtype;
-    a.y_dtype = p->y_dtype;
+    if (rows_of_y(p) == 0 || p->n == 0) return cudaSuccess;
+    uint64_t expert_bytes = (p->n + r->rows - 1) / r->rows * ((p->k + r->elements - 1) / r->elements) * r->bytes;
+    product_args a = arguments(p, expert_bytes, (uint64_t)k->step);
     if (p->ids) {
         cudaError_t error = route(a, p->ids, (uint8_t *)p->workspace + lay_out(k, p).route, k->tokens, stream);
         if (error != cudaSuccess) return error;
@@ -103,10 +88,6 @@ extern "C" cudaError_t cbq_cuda_matmul(const cbq_cuda_product *p, cudaStream_t s
 }
 
 // Those without a format.
-struct plain_kernel {
-    const char *name;
-    const void *run;
-};
 static const plain_kernel plain_kernels[] = {
     {"sum_parts_8", (const void *)cbq_sum_parts_8}, {"sum_parts_64", (const void *)cbq_sum_parts_64}, {"route_count", (const void *)cbq_route_count},
     {"route_order", (const void *)cbq_route_order}, {"route_clear", (const void *)cbq_route_clear},

@@ -1,10 +1,9 @@
 // Products with blocks for many tokens, on Hopper: bf16, up to 256 rows of x at a time, for every format.
 //
 // Not yet run on a GPU: tests run it with threads on the CPU, and the PTX that nvcc makes of it in an interpreter.
-#include "product.cuh"
+#include "products.h"
 #include "wgmma_product.cuh"
 
-#include "../host/kernels.h"
 #include <launch.cuh>
 
 // Code for other architectures has kernels of these names that nobody can start: they allow fewer threads than it takes.
@@ -43,8 +42,6 @@ static const wgmma_kernel *find_kernel(int tag) {
     return NULL;
 }
 
-static uint64_t rows_of_y(const cbq_cuda_product *p) { return p->ids ? p->m * p->picks : p->m; }
-
 // From so many tokens on (to an expert, on average). Not measured. Up to 64 the tile of matmul.cu has them all. From there on it decodes each
 // weight again for 64 more, and here that is done once for 256; a tile of up to 128 tokens takes products of 128.
 enum { LEAST_TOKENS = 65 };
@@ -80,26 +77,6 @@ static workspace_layout lay_out(const cbq_cuda_product *p) {
 }
 extern "C" uint64_t cbq_cuda_wgmma_workspace(const cbq_cuda_product *p) { return lay_out(p).bytes; }
 
-static product_args arguments(const cbq_cuda_product *p, const wgmma_kernel *k) {
-    product_args a = {};
-    a.x = (const uint8_t *)p->x;
-    a.w = (const uint8_t *)p->w;
-    a.y = (uint8_t *)p->y;
-    a.parts = (float *)p->workspace;
-    a.x_stride = p->x_stride;
-    a.y_stride = p->y_stride;
-    a.expert_bytes = p->n * (p->k / k->elements) * k->bytes;
-    a.m = (uint32_t)p->m;
-    a.n = (uint32_t)p->n;
-    a.k = (uint32_t)p->k;
-    a.experts = p->ids ? (uint32_t)p->experts : 1;
-    a.picks = p->ids ? (uint32_t)p->picks : 1;
-    a.steps = (uint32_t)((p->k + WGMMA_STEP - 1) / WGMMA_STEP);
-    a.x_dtype = p->x_dtype;
-    a.y_dtype = p->y_dtype;
-    return a;
-}
-
 extern "C" cudaError_t cbq_cuda_wgmma_matmul(const cbq_cuda_product *p, cudaStream_t stream, const char **name) {
     const wgmma_kernel *k = find_kernel(p->tag);
     if (!k) return cudaErrorInvalidValue;
@@ -107,7 +84,7 @@ extern "C" cudaError_t cbq_cuda_wgmma_matmul(const cbq_cuda_product *p, cudaStre
     if (rows_of_y(p) == 0 || p->n == 0) return cudaSuccess;
     workspace_layout l = lay_out(p);
     uint8_t *workspace = (uint8_t *)p->workspace;
-    product_args a = arguments(p, k);
+    product_args a = arguments(p, p->n * (p->k / k->elements) * k->bytes, WGMMA_STEP);
     cudaError_t error = p->ids ? route(a, p->ids, workspace + l.route, TOKENS, stream) : cudaSuccess;
     if (error != cudaSuccess) return error;
     pack_args pack = {a, workspace + l.x, groups_of_x(rows_of_y(p), p->experts)};
@@ -123,10 +100,6 @@ extern "C" cudaError_t cbq_cuda_wgmma_matmul(const cbq_cuda_product *p, cudaStre
 }
 
 // Those without a format.
-struct plain_kernel {
-    const char *name;
-    const void *run;
-};
 static const plain_kernel plain_kernels[] = {
     {"wgmma_pack", (const void *)cbq_wgmma_pack},
     {"wgmma_sum_parts_256", (const void *)cbq_wgmma_sum_parts_256},

@@ -33,4 +33,33 @@ struct product_rows {
     const product_row *rows;
     int count;
 };
+
+// A kernel without a format.
+struct plain_kernel {
+    const char *name;
+    const void *run;
+};
+
+static inline uint64_t rows_of_y(const cbq_cuda_product *p) { return p->ids ? p->m * p->picks : p->m; }
+
+// What kernels are told, but for routing: W of an expert has so many bytes, a step so many elements.
+static inline product_args arguments(const cbq_cuda_product *p, uint64_t expert_bytes, uint64_t step) {
+    product_args a = {};
+    a.x = (const uint8_t *)p->x;
+    a.w = (const uint8_t *)p->w;
+    a.y = (uint8_t *)p->y;
+    a.parts = (float *)p->workspace;
+    a.x_stride = p->x_stride;
+    a.y_stride = p->y_stride;
+    a.expert_bytes = expert_bytes;
+    a.m = (uint32_t)p->m;
+    a.n = (uint32_t)p->n;
+    a.k = (uint32_t)p->k;
+    a.experts = p->ids ? (uint32_t)p->experts : 1;
+    a.picks = p->ids ? (uint32_t)p->picks : 1;
+    a.steps = (uint32_t)((p->k + step - 1) / step);
+    a.x_dtype = p->x_dtype;
+    a.y_dtype = p->y_dtype;
+    return a;
+}
 product_rows cbq_products_of_fragments(); // fragments.cu

@@ -76,7 +76,7 @@ def one_format(folder: Path) -> list[Path]:
 def without_fragments(sources: list[Path]) -> list[Path]:
     """Blocks alone, which is less to compile."""
     with sources[0].open("a") as matmul:
-        matmul.write("product_rows cbq_products_of_fragments() { return {NULL, 0}; }\n")
+        matmul.write(products.NO_FRAGMENTS)
     return sources[:1]
 
 

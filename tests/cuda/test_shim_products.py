@@ -28,6 +28,7 @@ from tests.paths import BLOCK_FORMATS, ROOT
 
 FORMATS = [f.name for f in BLOCK_FORMATS]
 KERNELS = ROOT / "cuda" / "kernels"
+NO_FRAGMENTS = "product_rows cbq_products_of_fragments() { return {NULL, 0}; }\n"  # matmul.cu alone, less to compile
 LAYOUTS = ("blocks", "fragments")  # cbq_cuda_layout of cuda/host/kernels.h
 
 pytestmark = pytest.mark.skipif(why_not() is not None, reason=str(why_not()))

@@ -32,7 +32,7 @@ def few_formats(name: str, formats: Sequence[str], folder: Path = FOLDER) -> Pat
     if (count, planes) != (2, 2):
         raise ValueError(f"{name}.cu lists formats in {count} and {planes} places")
     if "cbq_products_of_fragments" in text:
-        text += "product_rows cbq_products_of_fragments() { return {NULL, 0}; }\n"
+        text += products.NO_FRAGMENTS
     source = folder / f"{name}_{'_'.join(formats)}.cu"
     folder.mkdir(parents=True, exist_ok=True)
     if not source.exists() or source.read_text() != text:
