@@ -109,10 +109,18 @@ CBQ_FN uint32_t cbq_spread_septets(uint32_t x) {
 }
 #endif
 
-/* Four sign fields of 7 bits (bits 0..27 of x) to the 32-bit sign mask of a run of 32: bit 7 of each byte is the
-   parity of the other seven. */
-CBQ_FN uint32_t cbq_signs7(uint32_t x) {
-    uint32_t s = cbq_spread_septets(x);
+/* The second and fourth byte of each of two dwords. */
+CBQ_FN uint32_t cbq_odd_bytes(uint32_t low, uint32_t high) {
+#if defined(CBQ_EXTRACT)
+    return (uint32_t)CBQ_EXTRACT((uint64_t)high << 32 | low, 0xff00ff00ff00ff00u);
+#else
+    return (low >> 8 & 0xffu) | (low >> 16 & 0xff00u) | (high << 8 & 0xff0000u) | (high & 0xff000000u);
+#endif
+}
+
+/* Four sign fields of 7 bits, one to a byte, to the 32-bit sign mask of a run of 32: bit 7 of each byte is the parity of the
+   other seven. */
+CBQ_FN uint32_t cbq_signs7(uint32_t s) {
     uint32_t parity = s ^ s >> 4;
     parity ^= parity >> 2;
     parity ^= parity >> 1;

@@ -9,8 +9,7 @@ typedef struct { uint8_t d[2], qs[64], scales[8]; } cbq_iq2_xs_block;
 
 CBQ_FN W cbq_iq2_xs_codes(const cbq_iq2_xs_block *b, uint32_t r, uint32_t o) {
     const uint8_t *p = b->qs + 8 * r;
-    uint32_t a = cbq_u32(p, 2), c = cbq_u32(p + 4, 2);
-    uint32_t signs = (a >> 9 & 127u) | (a >> 18 & 127u << 7) | (c << 5 & 127u << 14) | (c >> 4 & 127u << 21);
+    uint32_t signs = cbq_odd_bytes(cbq_u32(p, 2), cbq_u32(p + 4, 2)) >> 1 & CBQ_B(127);
     return w_neg(W_U64(e, o, cbq_iq2_xs_grid[cbq_u16(p + 2 * e, 2) & 511]), cbq_signs7(signs), o);
 }
 CBQ_FN float cbq_iq2_xs_d(const cbq_iq2_xs_block *b) { return 0.125f * w_f16(b->d); }

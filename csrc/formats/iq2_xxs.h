@@ -9,7 +9,7 @@ typedef struct { uint8_t d[2], q[64]; } cbq_iq2_xxs_block;
 
 CBQ_FN W cbq_iq2_xxs_codes(const cbq_iq2_xxs_block *b, uint32_t r, uint32_t o) {
     const uint8_t *record = b->q + 8 * r;
-    return w_neg(W_U64(e, o, cbq_iq2_xxs_grid[record[e]]), cbq_signs7(cbq_u32(record + 4, 2)), o);
+    return w_neg(W_U64(e, o, cbq_iq2_xxs_grid[record[e]]), cbq_signs7(cbq_spread_septets(cbq_u32(record + 4, 2))), o);
 }
 CBQ_FN float cbq_iq2_xxs_d(const cbq_iq2_xxs_block *b) { return 0.125f * w_f16(b->d); }
 CBQ_FN uint32_t cbq_iq2_xxs_s4(const cbq_iq2_xxs_block *b, uint32_t k) {

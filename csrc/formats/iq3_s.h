@@ -10,7 +10,7 @@
 typedef struct { uint8_t d[2], qs[64], qh[8], signs[32], scales[4]; } cbq_iq3_s_block;
 
 CBQ_FN W cbq_iq3_s_codes(const cbq_iq3_s_block *b, uint32_t r, uint32_t o) {
-    return w_neg(w_rows4(cbq_iq3_s_grid, b->qs + 8 * r, b->qh[r], o), cbq_u32(b->signs + 4 * r, 2), o);
+    return w_neg(W_ROWS4(cbq_iq3_s_grid, b->qs, b->qh, r, o), cbq_u32(b->signs + 4 * r, 2), o);
 }
 CBQ_FN float cbq_iq3_s_d(const cbq_iq3_s_block *b) { return w_f16(b->d); }
 CBQ_FN uint32_t cbq_iq3_s_s4(const cbq_iq3_s_block *b, uint32_t k) {

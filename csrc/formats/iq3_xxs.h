@@ -9,7 +9,7 @@
 typedef struct { uint8_t d[2], qs[64], w[32]; } cbq_iq3_xxs_block;
 
 CBQ_FN W cbq_iq3_xxs_codes(const cbq_iq3_xxs_block *b, uint32_t r, uint32_t o) {
-    return w_neg(w_rows4(cbq_iq3_xxs_grid, b->qs + 8 * r, 0, o), cbq_signs7(cbq_u32(b->w + 4 * r, 2)), o);
+    return w_neg(W_ROWS4(cbq_iq3_xxs_grid, b->qs, 0, r, o), cbq_signs7(cbq_spread_septets(cbq_u32(b->w + 4 * r, 2))), o);
 }
 CBQ_FN float cbq_iq3_xxs_d(const cbq_iq3_xxs_block *b) { return 0.25f * w_f16(b->d); }
 CBQ_FN uint32_t cbq_iq3_xxs_s4(const cbq_iq3_xxs_block *b, uint32_t k) {
