@@ -51,6 +51,26 @@ static uint32_t machine_features(void) {
     }
     return cbq_x86_features(id);
 }
+
+/* Deterministic cache parameters: Intel's leaf 4; AMD's 0x8000001d has the same fields. Zero where there is no such leaf. */
+static int64_t last_cache_of_leaf(uint32_t leaf) {
+    uint32_t a, b, c, d, last_level = 0;
+    int64_t bytes = 0;
+    for (uint32_t i = 0; i < 16 && __get_cpuid_count(leaf, i, &a, &b, &c, &d) && (a & 31) != 0; i++) {
+        uint32_t level = a >> 5 & 7;
+        if (level < last_level) continue;
+        last_level = level;
+        bytes = (int64_t)((b >> 22) + 1) * ((b >> 12 & 1023) + 1) * ((b & 4095) + 1) * ((int64_t)c + 1);
+    }
+    return bytes;
+}
+/* Not sysconf: glibc adds up the caches of all chiplets of an AMD processor (384 MiB where a core sees 32). */
+static int64_t machine_last_cache(void) {
+    uint32_t a, b, c, d;
+    int64_t bytes = last_cache_of_leaf(4);
+    if (bytes == 0 && __get_cpuid(0x80000001, &a, &b, &c, &d) && bit(c, 22)) bytes = last_cache_of_leaf(0x8000001d);
+    return bytes;
+}
 #elif defined(__aarch64__) && defined(__linux__)
 #include <sys/auxv.h>
 /* Bit numbers of the kernel's hwcap.h, written out because old headers lack them. */
@@ -96,6 +116,10 @@ uint32_t cbq_cpu_features(void) {
 }
 
 static int64_t last_cache_bytes(void) {
+#if defined(__x86_64__)
+    int64_t bytes = machine_last_cache();
+    if (bytes > 0) return bytes;
+#endif
 #if defined(_SC_LEVEL3_CACHE_SIZE)
     long l3 = sysconf(_SC_LEVEL3_CACHE_SIZE), l2 = sysconf(_SC_LEVEL2_CACHE_SIZE);
     return l3 > 0 ? l3 : l2 > 0 ? l2 : 0;

@@ -9,6 +9,7 @@ typedef struct job {
     cbq_work_fn *work;
     void *context;
     int64_t n, grain;
+    int shares;           /* a piece is this part of what is left, if that is more than a grain; 0: always a grain */
     atomic_llong next;    /* first item that nobody has taken */
     int wanted;           /* helpers still welcome: under the lock */
     atomic_int active;    /* helpers at work: changed under the lock */
@@ -54,11 +55,18 @@ __attribute__((constructor)) static void register_fork_handlers(void) {
     fork_is_safe = pthread_atfork(before_fork, after_fork_parent, after_fork_child) == 0;
 }
 
+static int64_t piece_end(const job *j, int64_t begin) {
+    int64_t left = j->n - begin, size = j->shares && left / j->shares > j->grain ? left / j->shares : j->grain;
+    return left < size ? j->n : begin + size;
+}
+
 static void take_pieces(job *j) {
-    for (;;) {
-        int64_t begin = atomic_fetch_add_explicit(&j->next, j->grain, memory_order_relaxed);
-        if (begin >= j->n) return;
-        j->work(j->context, begin, j->n - begin < j->grain ? j->n : begin + j->grain);
+    long long begin = atomic_load_explicit(&j->next, memory_order_relaxed);
+    while (begin < j->n) {
+        int64_t end = piece_end(j, begin);
+        if (!atomic_compare_exchange_weak_explicit(&j->next, &begin, end, memory_order_relaxed, memory_order_relaxed)) continue;
+        j->work(j->context, begin, end);
+        begin = atomic_load_explicit(&j->next, memory_order_relaxed);
     }
 }
 
@@ -123,14 +131,14 @@ static void dequeue(job *j) {
     *at = j->later;
 }
 
-void cbq_parallel(int64_t n, int64_t grain, int threads, cbq_work_fn *work, void *context) {
+static void run(int64_t n, int64_t grain, int shares, int threads, cbq_work_fn *work, void *context) {
     int64_t pieces = n / grain + (n % grain != 0);
     int helpers = (int)(pieces < threads ? pieces : threads) - 1;
     if (helpers <= 0) {
         if (n > 0) work(context, 0, n);
         return;
     }
-    job j = {.work = work, .context = context, .n = n, .grain = grain, .wanted = helpers};
+    job j = {.work = work, .context = context, .n = n, .grain = grain, .shares = shares, .wanted = helpers};
     atomic_init(&j.next, 0);
     atomic_init(&j.active, 0);
 
@@ -151,6 +159,14 @@ void cbq_parallel(int64_t n, int64_t grain, int threads, cbq_work_fn *work, void
     pthread_mutex_lock(&pool.lock);
     while (atomic_load(&j.active) > 0) pthread_cond_wait(&pool.helper_left, &pool.lock);
     pthread_mutex_unlock(&pool.lock);
+}
+
+void cbq_parallel(int64_t n, int64_t grain, int threads, cbq_work_fn *work, void *context) {
+    run(n, grain, 0, threads, work, context);
+}
+
+void cbq_parallel_shrinking(int64_t n, int64_t grain, int threads, cbq_work_fn *work, void *context) {
+    run(n, grain, 4 * threads, threads, work, context); /* a quarter of one thread's part: threads of unlike speed still end together */
 }
 
 int cbq_pool_size(void) {

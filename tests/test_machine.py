@@ -18,6 +18,7 @@ from tests.paths import ROOT
 
 LEVELS = [name for name, _, _ in _core.isa_levels()]
 AVAILABLE = [name for name, available, _ in _core.isa_levels() if available]
+CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
 
 
 def run_python(code: str, *argv: str, timeout: float = 120, **env: str) -> str:
@@ -283,3 +284,11 @@ def test_import_loads_little(record_property: Any) -> None:
     assert {name.partition(".")[0] for name in set(modules) - own} <= {*sys.stdlib_module_names, "numpy"}
     record_property("import_ms", done["milliseconds"])
     print(f"import cbquant, after numpy: {done['milliseconds']:.1f} ms")
+
+
+def test_last_cache_is_the_one_that_a_core_sees():
+    caches = [(int((cache / "level").read_text()), (cache / "size").read_text()) for cache in CACHES.glob("index*")]
+    if not caches:
+        pytest.skip("the operating system does not tell the caches of a core")
+    kibibytes = max(caches, key=lambda cache: cache[0])[1].strip().removesuffix("K")
+    assert _core.last_cache_bytes() == int(kibibytes) << 10

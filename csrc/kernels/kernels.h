@@ -98,8 +98,8 @@ typedef struct {
     cbq_quantize_x_fn *quantize_q8, *quantize_q16;
     /* A copy with stores past the cache; dst is aligned to 64 bytes and `bytes` is a multiple of 64. The caller fences. */
     void (*stream_copy)(uint8_t *dst, const uint8_t *src, int64_t bytes);
-    /* It beats stores through the cache with up to so many threads (0: never), and for outputs of more bytes than this
-       (0: than twice the last cache). */
+    /* It beats stores through the cache with up to so many threads (0: never), and for outputs of at least so many bytes (0: twice
+       the last cache) where that cache is large: see cbq_should_stream. */
     int stream_threads;
     int64_t stream_from;
 } cbq_kernels;
