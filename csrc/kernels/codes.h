@@ -15,8 +15,7 @@ CBQ_FN void code_scales(const uint8_t *b, cbq_decoder f, float *s) {
     else group_scales(b, f, CBQ_F32, unit, s);
 }
 
-CBQ_FN W biased_codes(const uint8_t *b, cbq_decoder f, const uint8_t table[16], int r, int o) {
-    W codes = f.codes(b, (uint32_t)r, (uint32_t)o);
+CBQ_FN W biased(W codes, cbq_decoder f, const uint8_t table[16]) {
     if (f.kind == CBQ_CODEBOOK) return w_lookup(codes, table);
     return f.kind == CBQ_SIGNED ? w_addall(codes, f.bias) : codes;
 }

@@ -12,7 +12,9 @@ CBQ_FN void spread_scales(const uint8_t *b, cbq_decoder f, float *one, float *sp
     code_scales(b, f, s);
     if (f.scales == CBQ_ONE) *one = s[0];
     else if (f.scales == CBQ_GROUPS) f_spread(s, f.elements / f.group, spread);
-    else for (int i = 0; i < f.elements / 4; i++) spread[i] = s[4 * i / f.group];
+    else
+        for (int g = 0; g < f.elements / f.group; g++)
+            for (int i = 0; i < f.group / 4; i++) spread[g * (f.group / 4) + i] = s[g];
 }
 
 /* Adds what the mins of a block take away: dmin * m times the sums of x. */
@@ -59,7 +61,7 @@ CBQ_FN void block_dots(const uint8_t *const *rows, int64_t i, const cbq_int_dot_
             const int at = 32 * run + o;
             W codes[CBQ_DOT_ROWS];
             CBQ_UNROLL_ALL
-            for (int r = 0; r < CBQ_DOT_ROWS; r++) codes[r] = biased_codes(b[r], f, table, run, o);
+            for (int r = 0; r < CBQ_DOT_ROWS; r++) codes[r] = biased(f.codes(b[r], (uint32_t)run, (uint32_t)o), f, table);
             I joined = p_join(codes);
             F scale = f.scales == CBQ_ONE ? one_scale : f_of_rows(spread + at / 4, SPREAD);
             CBQ_UNROLL_ALL
