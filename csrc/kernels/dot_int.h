@@ -12,9 +12,7 @@ CBQ_FN void spread_scales(const uint8_t *b, cbq_decoder f, float *one, float *sp
     code_scales(b, f, s);
     if (f.scales == CBQ_ONE) *one = s[0];
     else if (f.scales == CBQ_GROUPS) f_spread(s, f.elements / f.group, spread);
-    else
-        for (int g = 0; g < f.elements / f.group; g++)
-            for (int i = 0; i < f.group / 4; i++) spread[g * (f.group / 4) + i] = s[g];
+    else for (int i = 0; i < f.elements / 4; i++) spread[i] = s[4 * i / f.group];
 }
 
 /* Adds what the mins of a block take away: dmin * m times the sums of x. */

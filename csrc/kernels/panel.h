@@ -10,14 +10,11 @@
 /* One row's codes, in natural order. */
 CBQ_FN void biased_block(const uint8_t *b, cbq_decoder f, const uint8_t table[16], uint8_t *to) {
     W all[256 / CBQ_W];
-    if (codes_first(f)) all_codes(b, f, all);
+    first_codes(b, f, all);
     CBQ_UNROLL
     for (int r = 0; r < f.elements / 32; r++) {
         CBQ_UNROLL
-        for (int o = 0; o < 32; o += CBQ_W) {
-            W codes = codes_first(f) ? all[(32 * r + o) / CBQ_W] : f.codes(b, (uint32_t)r, (uint32_t)o);
-            w_store(biased(codes, f, table), to + 32 * r + o);
-        }
+        for (int o = 0; o < 32; o += CBQ_W) w_store(biased(codes_at(b, f, all, r, o), f, table), to + 32 * r + o);
     }
 }
 

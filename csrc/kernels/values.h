@@ -31,9 +31,13 @@ CBQ_FN void group_mins(const uint8_t *b, cbq_decoder f, int dtype, float *m) {
 /* What the words of a grid have in common is found once if nothing is written in between: for all a compiler knows, what is written
    may be the block. */
 CBQ_FN int codes_first(cbq_decoder f) { return CBQ_CODES_FIRST && f.kind == CBQ_SIGNED && f.elements == 256; }
-CBQ_FN void all_codes(const uint8_t *b, cbq_decoder f, W all[256 / CBQ_W]) {
+CBQ_FN void first_codes(const uint8_t *b, cbq_decoder f, W all[256 / CBQ_W]) {
+    if (!codes_first(f)) return;
     CBQ_UNROLL
     for (int i = 0; i < 256 / CBQ_W; i++) all[i] = f.codes(b, (uint32_t)(i * CBQ_W / 32), (uint32_t)(i * CBQ_W % 32));
+}
+CBQ_FN W codes_at(const uint8_t *b, cbq_decoder f, const W all[256 / CBQ_W], int r, int o) {
+    return codes_first(f) ? all[(32 * r + o) / CBQ_W] : f.codes(b, (uint32_t)r, (uint32_t)o);
 }
 
 /* What becomes of a word's worth of values, the first of which is number `at` of its block. */
@@ -50,13 +54,13 @@ CBQ_FN void block_values(const uint8_t *b, cbq_decoder f, int dtype, cbq_put_fn 
     /* Keep them in memory: broadcasts from there use the load ports, which are idle; gcc would permute registers. */
     __asm__("" : "+m"(s), "+m"(m));
     W all[256 / CBQ_W];
-    if (codes_first(f)) all_codes(b, f, all);
+    first_codes(b, f, all);
     CBQ_UNROLL
     for (int r = 0; r < f.elements / 32; r++) {
         CBQ_UNROLL
         for (int o = 0; o < 32; o += CBQ_W) {
             F v[CBQ_VECTORS];
-            W codes = codes_first(f) ? all[(32 * r + o) / CBQ_W] : f.codes(b, (uint32_t)r, (uint32_t)o);
+            W codes = codes_at(b, f, all, r, o);
             if (f.table) w_table_to_f(codes, f.table, v);
             else w_to_f(f.offset ? w_suball(codes, f.offset) : codes, v);
             CBQ_UNROLL_ALL

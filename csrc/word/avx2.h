@@ -13,11 +13,7 @@ CBQ_FN float w_f16_of2(const uint8_t *p, int i) { return _mm_cvtph_ps(_mm_cvtsi3
 
 CBQ_FN W w_bit(uint32_t mask, uint32_t o) { (void)o; return w_mask(mask) & CBQ_B(1); }
 CBQ_FN W w_with_bit(W a, uint32_t mask, uint32_t o, int to) { return a | w_bit(mask, o) << to; }
-CBQ_FN W w_rows4(const uint32_t *rows, const uint8_t *low, const uint8_t *high, uint32_t r, uint32_t o) {
-    uint32_t ninth = high ? high[r] : 0;
-    return W_U32(e, o, rows[low[8 * r + e] | (ninth << (8 - e) & 256)]);
-}
-#define W_ROWS4(grid, low, high, r, o) w_rows4(grid, low, high, r, o)
+#include "row_loads.h"
 /* (a ^ m) - m where m is -1 */
 CBQ_FN W w_neg(W a, uint32_t mask, uint32_t o) {
     W m = w_mask(mask);

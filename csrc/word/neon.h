@@ -70,11 +70,7 @@ CBQ_FN W w_digit3(W a) {
 #define W_U64(e, o, expr) ({ uint64_t w_t[2]; _Pragma("GCC unroll 2") for (uint32_t w_i = 0; w_i < 2; w_i++) { uint32_t e = (o) / 8 + w_i; w_t[w_i] = (expr); } W w_v; memcpy(&w_v, w_t, 16); w_v; })
 #define W_U32(e, o, expr) ({ uint32_t w_t[4]; _Pragma("GCC unroll 4") for (uint32_t w_i = 0; w_i < 4; w_i++) { uint32_t e = (o) / 4 + w_i; w_t[w_i] = (expr); } W w_v; memcpy(&w_v, w_t, 16); w_v; })
 
-CBQ_FN W w_rows4(const uint32_t *rows, const uint8_t *low, const uint8_t *high, uint32_t r, uint32_t o) {
-    uint32_t ninth = high ? high[r] : 0;
-    return W_U32(e, o, rows[low[8 * r + e] | (ninth << (8 - e) & 256)]);
-}
-#define W_ROWS4(grid, low, high, r, o) w_rows4(grid, low, high, r, o)
+#include "row_loads.h"
 
 /* ---- the float side ---- */
 #define CBQ_LANES 4

@@ -52,11 +52,7 @@ CBQ_FN W w_digit3(W a) {
 #define W_U64(e, o, expr) ({ uint32_t e = (o) >> 3; (uint32_t)((uint64_t)(expr) >> (8 * ((o) & 4))); })
 #define W_U32(e, o, expr) ({ uint32_t e = (o) >> 2; (uint32_t)(expr); })
 
-CBQ_FN W w_rows4(const uint32_t *rows, const uint8_t *low, const uint8_t *high, uint32_t r, uint32_t o) {
-    uint32_t ninth = high ? high[r] : 0;
-    return W_U32(e, o, rows[low[8 * r + e] | (ninth << (8 - e) & 256)]);
-}
-#define W_ROWS4(grid, low, high, r, o) w_rows4(grid, low, high, r, o)
+#include "row_loads.h"
 
 #if !defined(__CUDACC__)
 /* ---- the float side: vectors of 4 floats, which every target of gcc and clang has ---- */
