@@ -8,11 +8,10 @@
 typedef struct { uint8_t x[4], qs[32]; } cbq_nvfp4_block;
 
 CBQ_FN W cbq_nvfp4_codes(const cbq_nvfp4_block *b, uint32_t r, uint32_t o) { return w_nib8(b->qs + 16 * r, o, 4); }
-/* Exponent bias 7, so 120 more in a float32; below 8 the value is a subnormal, f * 2^-9. */
+/* The same fields as in a binary16 of 1/256 of it (exponent bias 15 for 7), subnormals too: its conversion has no branches. */
 CBQ_FN float cbq_nvfp4_s(const cbq_nvfp4_block *b, uint32_t g) {
-    uint32_t x = b->x[g], f = x & 127;
-    float scale = f < 8 ? (float)f * 0x1p-9f : cbq_as_f32((f << 20) + (120u << 23));
-    return x == 127 ? 0.0f : scale;
+    uint32_t x = b->x[g];
+    return 256.0f * w_f16_bits(x == 127 ? 0 : (x & 127) << 7);
 }
 CBQ_FN void cbq_nvfp4_pack(cbq_nvfp4_block *b, const uint8_t codes[64], const uint8_t x[4]) {
     memcpy(b->x, x, 4);
