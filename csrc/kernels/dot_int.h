@@ -4,52 +4,71 @@
 #include "codes.h"
 #include "kernels.h"
 
-enum { SPREAD = 64 }; /* scales of a block, one for each four codes */
+/* ---- scales of blocks, one of each row, as the lanes of a word need them ---- */
 
-/* The scale of a block, or its scales spread out. */
-CBQ_FN void spread_scales(const uint8_t *b, cbq_decoder f, float *one, float *spread) {
-    float s[16] __attribute__((aligned(64)));
-    code_scales(b, f, s);
-    if (f.scales == CBQ_ONE) *one = s[0];
-    else if (f.scales == CBQ_GROUPS) f_spread(s, f.elements / f.group, spread);
-    else for (int i = 0; i < f.elements / 4; i++) spread[i] = s[4 * i / f.group];
+typedef struct {
+    F one;
+    float groups[CBQ_DOT_ROWS * 16] __attribute__((aligned(64)));
+} dot_scales;
+CBQ_FN void take_scales(const uint8_t *const *b, cbq_decoder f, dot_scales *to) {
+    float one[CBQ_DOT_ROWS];
+    CBQ_UNROLL_ALL
+    for (int r = 0; r < CBQ_DOT_ROWS; r++) code_scales(b[r], f, to->groups + 16 * r), one[r] = to->groups[16 * r];
+    if (f.scales == CBQ_ONE) to->one = f_per_row(one);
+    else if (CBQ_SCALES_IN_MEMORY) __asm__("" : "+m"(to->groups)); /* loads are cheaper than what gcc would make of it */
+}
+CBQ_FN F scales_at(const dot_scales *s, int at, cbq_decoder f) {
+    return f.scales == CBQ_ONE ? s->one : f_pick_scales(s->groups, f.elements / f.group, at, f.group);
 }
 
-/* Adds what the mins of a block take away: dmin * m times the sums of x. */
-CBQ_FN void add_mins(const uint8_t *b, cbq_decoder f, const cbq_int_dot_args *a, const float *sums, int m, float *mins) {
+/* ---- what the mins of blocks take away: dmin * m times the sums of x ---- */
+
+/* For each row of x and each of weights; what a format does not have is never touched. */
+typedef struct {
+    F of_groups[CBQ_DOT_Q8_M * CBQ_DOT_ROWS];
+    float one[CBQ_DOT_Q8_M * CBQ_DOT_ROWS];
+} dot_mins;
+CBQ_FN void no_mins(dot_mins *mins, int m) {
+    CBQ_UNROLL_ALL
+    for (int i = 0; i < m * CBQ_DOT_ROWS; i++) mins->of_groups[i] = f_set1(0), mins->one[i] = 0;
+}
+/* A block of row r. */
+CBQ_FN void add_mins(const uint8_t *b, cbq_decoder f, const cbq_int_dot_args *a, const float *sums, int m, int r, dot_mins *mins) {
     float s[16] __attribute__((aligned(64)));
     if (f.min == CBQ_MIN_GROUPS) group_mins(b, f, CBQ_F32, s);
     CBQ_UNROLL_ALL
     for (int i = 0; i < m; i++) {
         const float *row = sums + i * a->step_stride;
+        const int at = i * CBQ_DOT_ROWS + r;
         if (f.min == CBQ_MIN_ONE) {
-            mins[i * CBQ_DOT_ROWS] += f.dmin(b) * row[0];
+            mins->one[at] += f.dmin(b) * row[0];
             continue;
         }
-        F sum = f_set1(0);
+        CBQ_UNROLL_ALL
         for (int g = 0; g < f.elements / f.group; g += CBQ_LANES)
-            sum = f_fma(f_ld_f32((const uint8_t *)(s + g)), f_ld_f32((const uint8_t *)(row + g)), sum);
-        mins[i * CBQ_DOT_ROWS] += f_sum(sum);
+            mins->of_groups[at] = f_fma(f_ld_f32((const uint8_t *)(s + g)), f_ld_f32((const uint8_t *)(row + g)), mins->of_groups[at]);
     }
 }
+CBQ_FN float all_mins(const dot_mins *mins, int at, cbq_decoder f) { return f.min == CBQ_MIN_ONE ? mins->one[at] : f_sum(mins->of_groups[at]); }
+
+/* ---- rows ---- */
 
 /* Block i of each row. */
 CBQ_FN void block_dots(const uint8_t *const *rows, int64_t i, const cbq_int_dot_args *a, cbq_decoder f, const uint8_t table[16], int m,
-                       F *total, float *mins) {
+                       F *total, dot_mins *mins) {
     const int x_block = cbq_x_block(f.elements), step = cbq_step(f.group);
     const int8_t *x = a->x + i * f.elements;
     const int32_t *starts = a->quad_starts + i * (f.elements / 4);
-    const float *scales = a->scales + i * (f.elements / x_block);
-    float one[CBQ_DOT_ROWS], spread[CBQ_DOT_ROWS * SPREAD] __attribute__((aligned(64)));
+    const float *x_scales = a->scales + i * (f.elements / x_block);
     const uint8_t *b[CBQ_DOT_ROWS];
+    dot_scales scales;
     CBQ_UNROLL_ALL
     for (int r = 0; r < CBQ_DOT_ROWS; r++) {
         b[r] = rows[r] + i * f.bytes;
-        spread_scales(b[r], f, one + r, spread + r * SPREAD);
-        if (f.min) add_mins(b[r], f, a, a->scaled_sums + i * (f.elements / step), m, mins + r);
+        if (f.min) add_mins(b[r], f, a, a->scaled_sums + i * (f.elements / step), m, r, mins);
     }
-    __asm__("" : "+m"(spread)); /* loads are cheaper than what gcc would make of it */
-    F part[CBQ_DOT_Q8_M], one_scale = f.scales == CBQ_ONE ? f_per_row(one) : f_set1(0);
+    take_scales(b, f, &scales);
+    F part[CBQ_DOT_Q8_M];
     CBQ_UNROLL_ALL
     for (int k = 0; k < m; k++) part[k] = f_set1(0);
     CBQ_UNROLL
@@ -61,7 +80,7 @@ CBQ_FN void block_dots(const uint8_t *const *rows, int64_t i, const cbq_int_dot_
             CBQ_UNROLL_ALL
             for (int r = 0; r < CBQ_DOT_ROWS; r++) codes[r] = biased(f.codes(b[r], (uint32_t)run, (uint32_t)o), f, table);
             I joined = p_join(codes);
-            F scale = f.scales == CBQ_ONE ? one_scale : f_of_rows(spread + at / 4, SPREAD);
+            F scale = scales_at(&scales, at, f);
             CBQ_UNROLL_ALL
             for (int k = 0; k < m; k++) {
                 I sum = dot_codes(p_same(starts + k * a->quad_stride + at / 4), joined, p_same(x + k * a->x_stride + at), f.bits);
@@ -71,7 +90,7 @@ CBQ_FN void block_dots(const uint8_t *const *rows, int64_t i, const cbq_int_dot_
         if ((run + 1) % (x_block / 32)) continue;
         CBQ_UNROLL_ALL
         for (int k = 0; k < m; k++) {
-            total[k] = f_fma(part[k], f_set1(scales[k * a->scale_stride + 32 * run / x_block]), total[k]);
+            total[k] = f_fma(part[k], f_set1(x_scales[k * a->scale_stride + 32 * run / x_block]), total[k]);
             part[k] = f_set1(0);
         }
     }
@@ -80,19 +99,19 @@ CBQ_FN void block_dots(const uint8_t *const *rows, int64_t i, const cbq_int_dot_
 CBQ_FN void row_dots_int(const uint8_t *const *rows, int64_t n, uintptr_t next, const cbq_int_dot_args *a, float *y, cbq_decoder f, int m) {
     uint8_t table[16];
     F total[CBQ_DOT_Q8_M];
-    float mins[CBQ_DOT_Q8_M * CBQ_DOT_ROWS];
+    dot_mins mins;
     if (f.kind == CBQ_CODEBOOK) biased_table(f, table);
     CBQ_UNROLL_ALL
     for (int k = 0; k < m; k++) total[k] = f_set1(0);
-    for (int k = 0; k < m * CBQ_DOT_ROWS; k++) mins[k] = 0;
+    no_mins(&mins, m);
     for (int64_t i = 0; i < n; i++, next += CBQ_DOT_ROWS * f.bytes) {
         cbq_prefetch(next, CBQ_DOT_ROWS * f.bytes);
-        block_dots(rows, i, a, f, table, m, total, mins);
+        block_dots(rows, i, a, f, table, m, total, &mins);
     }
     CBQ_UNROLL_ALL
     for (int k = 0; k < m; k++) {
         f_sum_rows(total[k], y + k * CBQ_DOT_ROWS);
-        for (int r = 0; f.min && r < CBQ_DOT_ROWS; r++) y[k * CBQ_DOT_ROWS + r] -= mins[k * CBQ_DOT_ROWS + r];
+        for (int r = 0; f.min && r < CBQ_DOT_ROWS; r++) y[k * CBQ_DOT_ROWS + r] -= all_mins(&mins, k * CBQ_DOT_ROWS + r, f);
     }
 }
 

@@ -81,15 +81,6 @@ CBQ_FN void f_groups(float d, const uint32_t *s4, int n, float *out) {
     }
 }
 
-/* Each of n scales (8 or 16) 64 / n times, so that there is one for each four of 256 codes. */
-CBQ_FN void f_spread(const float *s, int n, float *to) {
-    for (int i = 0; i < 8; i++) {
-        __m256 v = _mm256_broadcast_ss(s + i);
-        if (n == 16) v = _mm256_blend_ps(_mm256_broadcast_ss(s + 2 * i), _mm256_broadcast_ss(s + 2 * i + 1), 0xf0);
-        _mm256_storeu_ps(to + 8 * i, v);
-    }
-}
-
 /* ---- panels ---- */
 #define CBQ_PANEL_VECTORS 1 /* a panel is 8 rows: more would not leave registers for rows of x */
 typedef __m256i I;
@@ -103,7 +94,12 @@ CBQ_FN F i_to_f(I a) { return _mm256_cvtepi32_ps(a); }
 /* ---- words of rows, side by side: one fills a vector ---- */
 CBQ_FN I p_join(const W codes[1]) { return (I)codes[0]; }
 CBQ_FN I p_same(const void *p) { return _mm256_loadu_si256((const __m256i *)p); }
-CBQ_FN F f_of_rows(const float *p, int64_t stride) { (void)stride; return _mm256_loadu_ps(p); }
+#define CBQ_SCALES_IN_MEMORY 1
+CBQ_FN F f_pick_scales(const float *s, int n, int at, int group) {
+    (void)n;
+    __m256 v = _mm256_broadcast_ss(s + at / group);
+    return group == 16 ? _mm256_blend_ps(v, _mm256_broadcast_ss(s + at / group + 1), 0xf0) : v;
+}
 CBQ_FN F f_per_row(const float x[1]) { return _mm256_set1_ps(x[0]); }
 CBQ_FN void f_sum_rows(F v, float y[1]) { y[0] = f_sum(v); }
 

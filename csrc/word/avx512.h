@@ -100,16 +100,6 @@ CBQ_FN void f_groups(float d, const uint32_t *s4, int n, float *out) {
     _mm512_store_ps(out, _mm512_mul_ps(_mm512_set1_ps(d), _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(bytes))));
 }
 
-/* Each of n scales (8 or 16) 64 / n times, so that there is one for each four of 256 codes. */
-CBQ_FN void f_spread(const float *s, int n, float *to) {
-    const __m512i fourths = _mm512_setr_epi32(0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3), eighths = _mm512_srli_epi32(fourths, 1);
-    __m512 v = _mm512_loadu_ps(s);
-    for (int i = 0; i < 4; i++) {
-        __m512i place = n == 16 ? _mm512_add_epi32(fourths, _mm512_set1_epi32(4 * i)) : _mm512_add_epi32(eighths, _mm512_set1_epi32(2 * i));
-        _mm512_storeu_ps(to + 16 * i, _mm512_permutexvar_ps(place, v));
-    }
-}
-
 /* ---- panels ---- */
 #define CBQ_PANEL_VECTORS 2 /* a panel is 32 rows: each broadcast of x is used twice, or loads are the limit */
 typedef __m512i I;
@@ -123,8 +113,17 @@ CBQ_FN F i_to_f(I a) { return _mm512_cvtepi32_ps(a); }
 /* ---- words of rows, side by side: two ---- */
 CBQ_FN I p_join(const W codes[2]) { return _mm512_inserti64x4(_mm512_castsi256_si512((__m256i)codes[0]), (__m256i)codes[1], 1); }
 CBQ_FN I p_same(const void *p) { return _mm512_broadcast_i64x4(_mm256_loadu_si256((const __m256i *)p)); }
-CBQ_FN F f_of_rows(const float *p, int64_t stride) {
-    return _mm512_insertf32x8(_mm512_castps256_ps512(_mm256_loadu_ps(p)), _mm256_loadu_ps(p + stride), 1);
+/* A permutation: to write each scale as often as it is used and to read that again was half of the work of a block. */
+#define CBQ_SCALES_IN_MEMORY 0
+CBQ_FN F f_pick_scales(const float *s, int n, int at, int group) {
+    typedef int32_t places __attribute__((vector_size(64)));
+    const places quad = {0, 4, 8, 12, 16, 20, 24, 28, 0, 4, 8, 12, 16, 20, 24, 28}, row = {0, 0, 0, 0, 0, 0, 0, 0, 16, 16, 16, 16, 16, 16, 16, 16};
+    __m512 of_row[2];
+    for (int i = 0; i < 2; i++, s += 16) {
+        if (n > 4) of_row[i] = _mm512_loadu_ps(s);
+        else of_row[i] = _mm512_castps128_ps512(_mm_setr_ps(s[0], s[1], n > 2 ? s[2] : 0, n > 2 ? s[3] : 0)); /* they were written one by one */
+    }
+    return _mm512_permutex2var_ps(of_row[0], (__m512i)((quad + at) / group + row), of_row[1]);
 }
 CBQ_FN F f_per_row(const float x[2]) { return _mm512_insertf32x8(_mm512_set1_ps(x[0]), _mm256_set1_ps(x[1]), 1); }
 CBQ_FN void f_sum_rows(F v, float y[2]) {

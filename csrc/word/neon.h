@@ -116,11 +116,6 @@ CBQ_FN void f_groups(float d, const uint32_t *s4, int n, float *out) {
     }
 }
 
-/* Each of n scales (8 or 16) 64 / n times, so that there is one for each four of 256 codes. */
-CBQ_FN void f_spread(const float *s, int n, float *to) {
-    for (int i = 0; i < 64; i++) to[i] = s[i * n / 64];
-}
-
 /* ---- panels ---- */
 #define CBQ_PANEL_VECTORS 2 /* a panel is 8 rows */
 typedef int32x4_t I;
@@ -134,7 +129,8 @@ CBQ_FN F i_to_f(I a) { return vcvtq_f32_s32(a); }
 /* ---- words of rows, side by side: one fills a vector ---- */
 CBQ_FN I p_join(const W codes[1]) { return vreinterpretq_s32_u8(w_to_u8(codes[0])); }
 CBQ_FN I p_same(const void *p) { return i_load(p); }
-CBQ_FN F f_of_rows(const float *p, int64_t stride) { (void)stride; return vld1q_f32(p); }
+#define CBQ_SCALES_IN_MEMORY 1
+CBQ_FN F f_pick_scales(const float *s, int n, int at, int group) { (void)n; return vld1q_dup_f32(s + at / group); }
 CBQ_FN F f_per_row(const float x[1]) { return vdupq_n_f32(x[0]); }
 CBQ_FN void f_sum_rows(F v, float y[1]) { y[0] = f_sum(v); }
 

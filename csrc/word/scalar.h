@@ -83,11 +83,6 @@ CBQ_FN void w_table_to_f(W w, const float *table, F f[1]) {
 CBQ_FN void f_groups(float d, const uint32_t *s4, int n, float *out) {
     for (int g = 0; g < n; g++) out[g] = d * (float)(int8_t)(s4[g / 4] >> 8 * (g % 4));
 }
-/* Each of n scales (8 or 16) 64 / n times, so that there is one for each four of 256 codes. */
-CBQ_FN void f_spread(const float *s, int n, float *to) {
-    for (int i = 0; i < 64; i++) to[i] = s[i * n / 64];
-}
-
 /* ---- panels ---- */
 #define CBQ_PANEL_VECTORS 1 /* a panel is 4 rows */
 typedef int32_t I __attribute__((vector_size(16)));
@@ -99,7 +94,12 @@ CBQ_FN F i_to_f(I a) { return (F){(float)a[0], (float)a[1], (float)a[2], (float)
 /* ---- words of rows, side by side: four ---- */
 CBQ_FN I p_join(const W codes[4]) { return (I){(int32_t)codes[0], (int32_t)codes[1], (int32_t)codes[2], (int32_t)codes[3]}; }
 CBQ_FN I p_same(const void *p) { return i_set1((int32_t)cbq_u32((const uint8_t *)p, 1)); }
-CBQ_FN F f_of_rows(const float *p, int64_t stride) { return (F){p[0], p[stride], p[2 * stride], p[3 * stride]}; }
+#define CBQ_SCALES_IN_MEMORY 0
+CBQ_FN F f_pick_scales(const float *s, int n, int at, int group) {
+    (void)n;
+    int g = at / group;
+    return (F){s[g], s[16 + g], s[32 + g], s[48 + g]};
+}
 CBQ_FN F f_per_row(const float x[4]) { return f_ld_f32((const uint8_t *)x); }
 CBQ_FN void f_sum_rows(F v, float y[4]) { f_st_f32(y, v); }
 
