@@ -77,6 +77,7 @@ CBQ_FN void index_step(const cbq_index_args *a, int64_t i, int64_t n, float *sco
         rows[CBQ_STEP + j] = a->k.data + (next < last ? next : last) * a->k.stride;
         scores[j] = 0;
     }
+    if (a->heads == 0) return; /* keys of no heads have no memory */
     if (a->of_head == 0) {
         index_panel(a, rows, n, 0, a->heads, scores);
     } else if (a->k.width % CBQ_LANES == 0) {
