@@ -34,7 +34,7 @@ static void q3_k_plain(const cbq_encode_tile *t) {
             float group_d = d * (float)(s[j] - 32);
             if (group_d != 0) signed_group_codes(t->x + 16 * g, 16, group_d, 0, 4, codes + 16 * j);
             else
-                for (int i = 0; i < 16; i++) codes[16 * j + i] = fits.zero[g] ? 0 : (uint8_t)((int)*refined_code(&fits, g, i) + 4);
+                for (int i = 0; i < 16; i++) codes[16 * j + i] = fits.zero[g] ? 0 : (uint8_t)((int)fits.code[g][i] + 4);
         }
         cbq_q3_k_pack((cbq_q3_k_block *)t->out + b, codes, s, bits);
     }

@@ -9,6 +9,10 @@ enum { CBQ_PAIR = 2 * CBQ_LANES };
 CBQ_FN void groups_to_lanes(const float *x, int n, int vectors, float *to) {
     for (int v = 0; v < vectors; v++) f_to_lanes(x + v * CBQ_LANES * n, n, n, to + v * CBQ_LANES, vectors * CBQ_LANES);
 }
+/* Back: n elements (whole vectors) of CBQ_PAIR groups. */
+CBQ_FN void lanes_to_groups(const float *lanes, int n, float *to) {
+    for (int i = 0; i < n; i += CBQ_LANES) f_to_lanes(lanes + i * CBQ_PAIR, CBQ_PAIR, CBQ_PAIR, to + i, n);
+}
 CBQ_FN F lanes_at(const float *to, int i, int vectors, int v) { return f_ld(to + (i * vectors + v) * CBQ_LANES); }
 
 /* The sum over the n elements of each group, in order. */

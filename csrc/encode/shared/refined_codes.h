@@ -5,13 +5,11 @@
 
 enum { CBQ_REFINED_GROUPS = CBQ_LANES * 16 }; /* of a tile */
 
-/* Of all groups of a tile: their codes (side by side, CBQ_PAIR groups together, because few are looked at again), the two
-   sums of their fit, and whether they count as zero. */
+/* Of all groups of a tile: their codes, the two sums of their fit, and whether they count as zero. */
 typedef struct {
-    float code[CBQ_REFINED_GROUPS / CBQ_PAIR][16][CBQ_PAIR], xl[CBQ_REFINED_GROUPS], l2[CBQ_REFINED_GROUPS];
+    float code[CBQ_REFINED_GROUPS][16], xl[CBQ_REFINED_GROUPS], l2[CBQ_REFINED_GROUPS];
     uint8_t zero[CBQ_REFINED_GROUPS];
 } cbq_refined;
-CBQ_FN float *refined_code(cbq_refined *all, int group, int i) { return &all->code[group / CBQ_PAIR][i][group % CBQ_PAIR]; }
 
 typedef struct {
     F code[16][2], xl[2], l2[2];
@@ -62,16 +60,24 @@ CBQ_FN void begin_refining(const float *x, cbq_refining *r) {
     }
 }
 
+CBQ_FN void codes_to_groups(const cbq_refining *r, float *groups) {
+    float codes[16 * CBQ_PAIR];
+    for (int i = 0; i < 16; i++)
+        CBQ_EACH_OF(v, 2) f_st_f32(codes + (2 * i + v) * CBQ_LANES, r->code[i][v]);
+    lanes_to_groups(codes, 16, groups);
+}
+
 /* Groups `ids` of the tile, one to a lane; what is beyond n repeats the first. */
 CBQ_FN void gather_unfinished(const float *tile, cbq_refined *all, const int16_t *ids, int n, float *x, cbq_refining *r) {
-    float rows[CBQ_PAIR * 16], codes[16 * CBQ_PAIR], xl[CBQ_PAIR], l2[CBQ_PAIR];
+    float rows[CBQ_PAIR * 16], own[CBQ_PAIR * 16], codes[16 * CBQ_PAIR], xl[CBQ_PAIR], l2[CBQ_PAIR];
     for (int lane = 0; lane < CBQ_PAIR; lane++) {
         int id = ids[lane < n ? lane : 0];
         memcpy(rows + 16 * lane, tile + 16 * id, 64);
-        for (int i = 0; i < 16; i++) codes[i * CBQ_PAIR + lane] = *refined_code(all, id, i);
+        memcpy(own + 16 * lane, all->code[id], 64);
         xl[lane] = all->xl[id], l2[lane] = all->l2[id];
     }
     groups_to_lanes(rows, 16, 2, x);
+    groups_to_lanes(own, 16, 2, codes);
     CBQ_EACH_OF(v, 2) {
         r->xl[v] = f_ld(xl + v * CBQ_LANES), r->l2[v] = f_ld(l2 + v * CBQ_LANES);
         r->zero[v] = m_of_bits(0); /* such groups never change, so they are never here */
@@ -79,23 +85,20 @@ CBQ_FN void gather_unfinished(const float *tile, cbq_refined *all, const int16_t
     }
 }
 CBQ_FN void scatter_unfinished(const cbq_refining *r, const int16_t *ids, int n, cbq_refined *all) {
-    float xl[CBQ_PAIR], l2[CBQ_PAIR], codes[16 * CBQ_PAIR];
-    CBQ_EACH_OF(v, 2) {
-        f_st_f32(xl + v * CBQ_LANES, r->xl[v]);
-        f_st_f32(l2 + v * CBQ_LANES, r->l2[v]);
-        for (int i = 0; i < 16; i++) f_st_f32(codes + (2 * i + v) * CBQ_LANES, r->code[i][v]);
-    }
+    float xl[CBQ_PAIR], l2[CBQ_PAIR], own[CBQ_PAIR * 16];
+    codes_to_groups(r, own);
+    CBQ_EACH_OF(v, 2) f_st_f32(xl + v * CBQ_LANES, r->xl[v]), f_st_f32(l2 + v * CBQ_LANES, r->l2[v]);
     for (int lane = 0; lane < n; lane++) {
         all->xl[ids[lane]] = xl[lane], all->l2[ids[lane]] = l2[lane];
-        for (int i = 0; i < 16; i++) *refined_code(all, ids[lane], i) = codes[i * CBQ_PAIR + lane];
+        memcpy(all->code[ids[lane]], own + 16 * lane, 64);
     }
 }
-/* Groups g .. g + CBQ_PAIR - 1, which are side by side there too. */
+/* Groups g .. g + CBQ_PAIR - 1. */
 CBQ_FN void store_groups(const cbq_refining *r, int g, cbq_refined *all) {
+    codes_to_groups(r, all->code[g]);
     CBQ_EACH_OF(v, 2) {
         f_st_f32(all->xl + g + v * CBQ_LANES, r->xl[v]);
         f_st_f32(all->l2 + g + v * CBQ_LANES, r->l2[v]);
-        for (int i = 0; i < 16; i++) f_st_f32(refined_code(all, g, i) + v * CBQ_LANES, r->code[i][v]);
         for (int i = 0; i < CBQ_LANES; i++) all->zero[g + v * CBQ_LANES + i] = m_bits(r->zero[v]) >> i & 1;
     }
 }
