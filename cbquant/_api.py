@@ -109,9 +109,9 @@ def _result_shape(
         inferred = (*data.shape[:-1], data.shape[-1] // f.bytes * f.elements)
     else:
         inferred = (data.size // f.bytes * f.elements,)
-    # A flat buffer into a matrix that its rows fit is what the caller means.
-    if isinstance(out, np.ndarray) and len(inferred) == 1 and out.ndim > 1 and out.size == inferred[0]:
-        return check_shape(f, out.shape, data.size)
+    # A flat buffer into a matrix whose rows are whole blocks is what the caller means.
+    if isinstance(out, np.ndarray) and out.ndim > 1 and out.shape[-1] % f.elements == 0 and inferred == (out.size,):
+        return out.shape
     return inferred
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from cbquant import _core
-from cbquant._buffer import PLAIN_DTYPES
+from cbquant._buffer import PLAIN_DTYPES, refuse_mask
 from cbquant._formats import Format
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def check_whole(name: str, value: Any) -> int:
 
 def as_float32(name: str, number: Any) -> np.float32:
     """A number of any type rounded to float32, where it is finite."""
-    array = np.asarray(number)
+    array = as_numbers(number, name)
     if array.size != 1 or array.ndim > 1 or (array.dtype.kind not in "iuf" and array.dtype.name != "bfloat16"):
         raise TypeError(f"{name}: expected one number, got {_kind_of(array, number)}")
     with np.errstate(over="ignore"):
@@ -79,14 +79,31 @@ def _kind_of(array: NDArray[Any], given: Any) -> str:
     return f"an array of shape {array.shape} and dtype {array.dtype.name}" if array.ndim else type(given).__name__
 
 
+def as_numbers(x: Any, name: str) -> NDArray[Any]:
+    """An array, or what NumPy makes one of, such as a list; its dtype is not looked at."""
+    if type(x) is np.ndarray:
+        return x
+    refuse_mask(x, name)
+    if not isinstance(x, (list, tuple)):
+        return np.asarray(x)
+    try:
+        return np.asarray(x)
+    except ValueError as error:  # rows of different lengths
+        raise ValueError(f"{name}: expected an array, got a {type(x).__name__} that is none: {error}") from None
+
+
+def check_native(dtype: np.dtype[Any], name: str) -> None:
+    if not dtype.isnative:
+        raise ValueError(f"{name}: expected native byte order, got dtype {dtype.str}")
+
+
 def as_floats(x: Any, name: str) -> tuple[NDArray[Any], str]:
     """x as C takes it, and the name of its type there."""
-    array = np.asarray(x)
+    array = as_numbers(x, name)
     source = _SOURCES.get(array.dtype.name)
     if source is None:
         raise TypeError(f"{name}: expected {', '.join(_SOURCES)}, got {array.dtype.name}")
-    if not array.dtype.isnative:
-        raise ValueError(f"{name}: expected native byte order, got dtype {array.dtype.str}")
+    check_native(array.dtype, name)
     return np.require(array, requirements=["C_CONTIGUOUS", "ALIGNED"]), source
 
 
@@ -104,11 +121,13 @@ def dtype_name(dtype: Any, out: NDArray[Any] | None) -> str:
         name = dtype
     else:
         try:
-            name = np.dtype(dtype).name
+            given = np.dtype(dtype)
         except TypeError:
             raise TypeError(f"dtype: expected {', '.join(DTYPES)}, got {dtype!r}") from None
+        name = given.name
         if name not in DTYPES or dtype is None:
             raise TypeError(f"dtype: expected {', '.join(DTYPES)}, got {name}")
+        check_native(given, "dtype")
     if name == "float32" and isinstance(out, np.ndarray):
         return float_dtype_name(out) or name
     return name
@@ -122,18 +141,14 @@ def float_dtype_name(array: NDArray[Any]) -> str | None:
     return known
 
 
-def _dims(shape: int | Sequence[int]) -> tuple[int, ...]:
-    try:
-        return (operator.index(shape),)  # type: ignore[arg-type]
-    except TypeError:
-        return tuple(operator.index(d) for d in shape)  # type: ignore[union-attr]
-
-
 def as_shape(shape: int | Sequence[int]) -> tuple[int, ...]:
-    try:
-        dims = _dims(shape)
-    except TypeError:
-        raise TypeError(f"shape: expected whole numbers, got {shape!r}") from None
+    given: Iterable[Any] = (shape,)
+    # Sets, bytes and texts can be iterated over too, but have no order or are no numbers.
+    if isinstance(shape, (Sequence, np.ndarray)) and not isinstance(shape, (str, bytes, bytearray, memoryview)):
+        given = np.atleast_1d(shape) if isinstance(shape, np.ndarray) else shape
+    dims = tuple(number for number in map(as_index, given) if number is not None)
+    if len(dims) != len(tuple(given)):
+        raise TypeError(f"shape: expected a whole number or a sequence of them, got {shape!r}")
     if any(d < 0 for d in dims):
         raise ValueError(f"shape: expected dimensions from 0 up, got {dims}")
     if math.prod(d for d in dims if d) > _MAX_ELEMENTS or len(dims) > _MAX_DIMS:
@@ -157,8 +172,7 @@ def check_shape(f: Format, shape: int | Sequence[int], nbytes: int, name: str = 
 def check_out(out: Any, shape: tuple[int, ...], dtype: str | None = None) -> NDArray[Any]:
     """`out`, viewed as uint16 for bfloat16, once it can take the result; without `dtype` any of the three may be."""
     array = _as_array(out)
-    if array.dtype.byteorder == ">":
-        raise ValueError(f"out: expected native byte order, got dtype {array.dtype.str}")
+    check_native(array.dtype, "out")
     found = float_dtype_name(array)
     if found is None or found != (dtype or found):
         raise TypeError(f"out: expected dtype {dtype or ', '.join(DTYPES)}, got {array.dtype.name}")
@@ -186,6 +200,7 @@ def check_integers_out(out: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -
 def _as_array(out: Any) -> NDArray[Any]:
     if not isinstance(out, np.ndarray):
         raise TypeError(f"out: expected an ndarray, got {type(out).__name__}")
+    refuse_mask(out, "out")
     return out
 
 
@@ -196,6 +211,12 @@ def _check_place(out: NDArray[Any], shape: tuple[int, ...]) -> None:
         raise ValueError("out: expected a C-contiguous array, got a strided one")
     if not out.flags.writeable:
         raise ValueError("out: expected a writable array, got a read-only one")
+
+
+def check_result(shape: tuple[int, ...]) -> None:
+    """A ValueError where no array can have so many elements: weights of shape (2**62, 0) have no bytes, but columns."""
+    if math.prod(d for d in shape if d) > _MAX_ELEMENTS:
+        raise ValueError(f"shape: the result would have shape {shape}, which is larger than any array can be")
 
 
 def empty(shape: tuple[int, ...], dtype: str) -> NDArray[Any]:

@@ -70,7 +70,14 @@ def _is_big_endian(dtype: np.dtype[Any]) -> bool:
     return dtype.byteorder == ">"
 
 
+def refuse_mask(x: Any, name: str) -> None:
+    """A TypeError where x is a masked array: its values without its mask are not what was meant."""
+    if isinstance(x, np.ma.MaskedArray):
+        raise TypeError(f"{name}: expected a plain array, got a masked one; fill what is masked first")
+
+
 def as_array(buf: Any, name: str) -> NDArray[Any]:
+    refuse_mask(buf, name)
     if isinstance(buf, np.ndarray):
         return buf
     if isinstance(buf, np.generic):  # those of ml_dtypes are no buffers

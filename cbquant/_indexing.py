@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from cbquant._arguments import as_numbers
+
 
 def expand_ellipsis(keys: tuple[Any, ...], ndim: int) -> tuple[Any, ...]:
     places = [place for place, key in enumerate(keys) if key is Ellipsis]
@@ -35,7 +37,7 @@ def axis_key(key: Any, axis: int, length: int) -> int | slice:
 
 
 def row_numbers(index: ArrayLike, length: int) -> NDArray[Any]:
-    numbers = np.asarray(index)
+    numbers = as_numbers(index, "index")
     if numbers.size == 0 and isinstance(index, (list, tuple)):
         numbers = numbers.astype(np.intp)  # NumPy takes [] for floats
     if numbers.dtype.kind not in "iu":

@@ -9,7 +9,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from cbquant import _core
-from cbquant._arguments import check_out, check_threads, check_word, empty, float_dtype_name
+from cbquant._arguments import (
+    DTYPES,
+    as_numbers,
+    check_native,
+    check_out,
+    check_result,
+    check_threads,
+    check_word,
+    empty,
+    float_dtype_name,
+)
 from cbquant._weights import Weights, as_weights
 
 if TYPE_CHECKING:
@@ -88,6 +98,8 @@ def matmul(
     if values.shape[-1] != k:
         raise ValueError(f"x: expected a last dimension of {k} (K of the weights), got shape {values.shape}")
     result_shape = (*values.shape[:-1], n)
+    if not k:
+        check_result(result_shape)
     if out is None:
         result = target = empty(result_shape, dtype)
     else:
@@ -167,6 +179,8 @@ def moe_matmul(
         check_out(out, result_shape)
         _check_apart(out, values, matrices, "experts")
     count = check_threads(threads)
+    if not k:
+        check_result((*chosen.shape, n))
     parts = np.zeros((*chosen.shape, n), np.float32)
     for expert, tokens, slots in _groups(chosen):
         y = np.empty((len(tokens), n), np.float32)
@@ -187,8 +201,10 @@ def moe_matmul(
 
 def _floats(x: Any, name: str) -> tuple[NDArray[Any], str]:
     """`x` as a contiguous array, and the name of its dtype."""
-    array = np.asarray(x)
+    array = as_numbers(x, name)
     dtype = float_dtype_name(array)
+    if dtype is None and array.dtype.name in DTYPES:
+        check_native(array.dtype, name)
     if dtype is None or array.dtype == np.uint16:
         hint = "; .astype(np.float32) makes it so" if array.dtype.kind in "biuf" else ""
         raise TypeError(f"{name}: expected float32, float16 or bfloat16, got dtype {array.dtype}{hint}")
@@ -211,9 +227,10 @@ def _check_apart(out: NDArray[Any], values: NDArray[Any], weights: Weights, name
 
 
 def _ids(ids: Any, tokens: int, n_experts: int) -> NDArray[np.int64]:
-    array = np.asarray(ids)
+    array = as_numbers(ids, "ids")
     if array.dtype.kind not in "iu" and array.size:
         raise TypeError(f"ids: expected integers, got dtype {array.dtype}")
+    check_native(array.dtype, "ids")
     if array.ndim != 2 or len(array) != tokens:
         raise ValueError(f"ids: expected [T, k] with T = {tokens} rows, as x has, got shape {array.shape}")
     if array.size and not -1 <= int(array.min()) <= int(array.max()) < n_experts:
@@ -223,11 +240,12 @@ def _ids(ids: Any, tokens: int, n_experts: int) -> NDArray[np.int64]:
 
 
 def _factors(weights: Any, shape: tuple[int, ...]) -> NDArray[np.float32]:
-    array = np.asarray(weights)
+    array = as_numbers(weights, "weights")
     if array.shape != shape:
         raise ValueError(f"weights: expected the shape of ids, {shape}, got {array.shape}")
     if array.dtype.kind not in "biuf" and array.dtype.name != "bfloat16":
         raise TypeError(f"weights: expected real numbers, got dtype {array.dtype}")
+    check_native(array.dtype, "weights")
     with np.errstate(over="ignore"):
         return array.astype(np.float32)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from cbquant import _core
-from cbquant._arguments import as_floats, check_bytes_out, check_threads, check_word
+from cbquant._arguments import as_floats, as_numbers, check_bytes_out, check_native, check_threads, check_word
 from cbquant._formats import Format, get
 
 if TYPE_CHECKING:
@@ -103,8 +103,6 @@ def quantize(
 
 def _as_rows(x: Any, f: Format) -> tuple[NDArray[Any], str]:
     """x as C takes it, and the name of its type there."""
-    if isinstance(x, np.ma.MaskedArray):
-        raise TypeError("x: expected a plain array, got a masked one; fill what is masked first")
     array, source = as_floats(x, "x")
     if array.ndim == 0:
         raise ValueError("x: expected at least one dimension, got ()")
@@ -122,9 +120,10 @@ def _weights(imatrix: Any, f: Format, k: int) -> NDArray[np.float32] | None:
     if isinstance(imatrix, str):
         check_word("imatrix", imatrix, ("ones",))
         return np.ones(k, np.float32)
-    given = np.asarray(imatrix)
+    given = as_numbers(imatrix, "imatrix")
     if given.dtype.kind not in "fiu" and given.dtype.name != "bfloat16":
         raise TypeError(f"imatrix: expected float32, got {given.dtype.name}")
+    check_native(given.dtype, "imatrix")
     if given.shape != (k,):
         raise ValueError(f"imatrix: expected shape ({k},), got {given.shape}")
     with np.errstate(over="ignore"):

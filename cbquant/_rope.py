@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import operator
 from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from cbquant._arguments import as_numbers, check_whole
 from cbquant._unknown import is_unknown
 from cbquant.tensor import QuantTensor
 
@@ -48,17 +48,12 @@ def unpermute_rope(w: T, n_head: int) -> T:
     >>> cbquant.unpermute_rope(np.array([0, 4, 1, 5, 2, 6, 3, 7]), n_head=1).tolist()
     [0, 1, 2, 3, 4, 5, 6, 7]
     """
-    try:
-        heads = operator.index(n_head)
-    except TypeError:
-        raise TypeError(f"n_head: expected a whole number, got {type(n_head).__name__}") from None
-    if heads <= 0:
-        raise ValueError(f"n_head: expected a positive number, got {heads}")
+    heads = check_whole("n_head", n_head)
     if isinstance(w, QuantTensor):
         if is_unknown(w.format) or w.ndim < 2:
             raise ValueError(f"w: expected two or more dimensions of a known format, got {w!r}")
         return w._choose((_unpermute(np.arange(len(w)), heads),))
-    w = np.asarray(w)
+    w = as_numbers(w, "w")
     if w.ndim < 1:
         raise ValueError("w: expected one or more dimensions, got 0")
     return _unpermute(w, heads)

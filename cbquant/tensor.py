@@ -192,7 +192,7 @@ class QuantTensor:
 
     def __matmul__(self, y: Any) -> NDArray[Any]:
         """``t[N, K] @ y[K]`` -> ``[N]`` and ``t[N, K] @ y[K, M]`` -> ``[N, M]``: `cbquant.matmul`, transposed."""
-        columns = np.asarray(y)
+        columns = _arguments.as_numbers(y, "y")
         if columns.ndim not in (1, 2) or self.ndim != 2 or columns.shape[0] != self.shape[1]:
             raise ValueError(
                 f"t @ y: expected t [N, K] and y [K] or [K, M], got shapes {self.shape} and {columns.shape}"

@@ -42,6 +42,20 @@ def test_process_exits_with_1_and_2(damaged):
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
 
 
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="only Linux has a device that is always full")
+def test_a_full_disk_behind_stdout_is_told():
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            command("info"),
+            env=environment({"PYTHONUNBUFFERED": ""}),
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert (done.returncode, done.stderr) == (2, "cbquant: error: stdout: No space left on device\n")
+
+
 def test_an_impossible_environment_is_an_error():
     done = run_process("info", env={"CBQUANT_ISA": "mmx"})
     assert (done.returncode, done.stdout) == (2, "")

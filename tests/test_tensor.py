@@ -354,8 +354,8 @@ def test_unpermute_rope_moves_bytes(t):
 @pytest.mark.parametrize(
     ("w", "n_head", "message"),
     [
-        (np.zeros((12, 2)), 0, "n_head: expected a positive number, got 0"),
-        (np.zeros((12, 2)), -1, "n_head: expected a positive number, got -1"),
+        (np.zeros((12, 2)), 0, "n_head: expected a whole number from 1, got 0"),
+        (np.zeros((12, 2)), -1, "n_head: expected a whole number from 1, got -1"),
         (np.zeros((12, 2)), 4, r"w: 12 rows are not a multiple of 2 \* n_head = 8"),
         (np.zeros(()), 1, "w: expected one or more dimensions, got 0"),
         (QuantTensor(bytes(18), "q4_0", (32,)), 1, "w: expected two or more dimensions of a known format"),

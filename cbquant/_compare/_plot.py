@@ -7,6 +7,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from cbquant._compare._result import Comparison, TensorComparison
+from cbquant.files._path import naming
 from cbquant.files._text import quoted
 
 if TYPE_CHECKING:
@@ -42,7 +43,8 @@ def draw(comparison: Comparison, path: str | os.PathLike[str] | None) -> Figure:
     title = f"{_short(comparison.b)} against {_short(comparison.a)}"
     figure.suptitle(f"{title}\n{left:,} equal or not compared" if left else title, parse_math=False)
     if path is not None:
-        figure.savefig(path, dpi=120)
+        with naming(path):
+            figure.savefig(path, dpi=120)
     return figure
 
 

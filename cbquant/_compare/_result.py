@@ -78,7 +78,7 @@ class TensorComparison(NamedTuple):
         return self.differing == 0
 
     def is_within(self, limit: float) -> bool:
-        """Whether both sides are equal, or all elements finite and the relative error at most `limit`."""
+        """Whether both sides are equal (two NaN are), or all elements finite and the relative error at most `limit`."""
         if self.is_equal:
             return True
         is_finite = not (self.nonfinite_a or self.nonfinite_b)

@@ -21,6 +21,7 @@ from cbquant.cli import bench, compare, dequant, formats, gpucheck, info, inspec
 from cbquant.cli.arguments import CommandError, Parser, add_json
 from cbquant.cli.output import printable
 from cbquant.cli.process import Terminated, discard, streams, terminable
+from cbquant.files._path import naming
 
 _COMMANDS: tuple[ModuleType, ...] = (inspect, dequant, quantize, compare, validate, bench, info, formats, gpucheck)
 
@@ -72,7 +73,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         try:
             with terminable():
                 code = _run(argv)
-                sys.stdout.flush()
+                _flush()
             return code
         except BrokenPipeError:
             discard(sys.stdout)
@@ -87,6 +88,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         except Exception:
             # A defect. Python's own exit code for it, 1, would read as a finding.
             return _report(traceback.format_exc(), os.EX_SOFTWARE)
+
+
+def _flush() -> None:
+    try:
+        with naming("stdout"):
+            sys.stdout.flush()
+    except OSError:
+        discard(sys.stdout)
+        raise
 
 
 def _run(argv: Sequence[str] | None) -> int:
@@ -114,10 +124,10 @@ def _report(text: str, code: int) -> int:
 
 
 def _describe(error: BaseException) -> str:
-    if isinstance(error, OSError) and error.filename is not None and error.strerror:
+    if isinstance(error, OSError) and error.strerror:
         # Of the two names of a renaming the second is the one that the user gave.
         name = error.filename if error.filename2 is None else error.filename2
-        return f"{os.fsdecode(name)}: {error.strerror}"
+        return error.strerror if name is None else f"{os.fsdecode(name)}: {error.strerror}"
     if isinstance(error, MemoryError):
         return f"out of memory: {error}" if str(error) else "out of memory"
     return str(error)

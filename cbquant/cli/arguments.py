@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import argparse
 import re
+from pathlib import Path
 from typing import Any, NoReturn
 
 import cbquant
 from cbquant import _arguments, _formats
 from cbquant._formats import Format
 from cbquant.files import File
+
+_DIGITS = 18
 
 
 class CommandError(Exception):
@@ -81,7 +84,8 @@ def thread_count(text: str) -> int:
     try:
         return _arguments.check_threads(positive(text))
     except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
+        # The option's name stands before the message, in place of the library's argument.
+        raise argparse.ArgumentTypeError(str(error).removeprefix("threads: ")) from None
 
 
 def block_format(text: str) -> Format:
@@ -93,7 +97,6 @@ def block_format(text: str) -> Format:
     try:
         return _formats.get(text)
     except ValueError as error:
-        # The option's name stands before the message, in place of the library's argument.
         raise argparse.ArgumentTypeError(str(error).removeprefix("fmt: ")) from None
 
 
@@ -106,15 +109,22 @@ def block_formats(text: str) -> list[Format]:
     return [block_format(name) for name in text.split(",")]
 
 
+def file_path(text: str) -> Path:
+    """The name of a file or a folder, which an empty text is not."""
+    if not text:
+        raise argparse.ArgumentTypeError("expected a path, got an empty one")
+    return Path(text)
+
+
 def positive(text: str) -> int:
     """A whole number from 1 up.
 
     >>> positive("64")
     64
     """
-    if not re.fullmatch("[0-9]{1,18}", text) or int(text) == 0:
+    if not re.fullmatch("0*[1-9][0-9]*", text):
         raise argparse.ArgumentTypeError(f"expected a whole number from 1 up, got {text!r}")
-    return int(text)
+    return _whole(text)
 
 
 def shape(text: str) -> tuple[int, ...]:
@@ -123,6 +133,14 @@ def shape(text: str) -> tuple[int, ...]:
     >>> shape("4096,1024"), shape("32")
     ((4096, 1024), (32,))
     """
-    if not re.fullmatch("[0-9]{1,18}(,[0-9]{1,18})*", text):
+    if not re.fullmatch("[0-9]+(,[0-9]+)*", text):
         raise argparse.ArgumentTypeError(f"expected whole numbers with commas between them, got {text!r}")
-    return tuple(map(int, text.split(",")))
+    return tuple(map(_whole, text.split(",")))
+
+
+def _whole(digits: str) -> int:
+    """A number below 10^18, which an integer of 64 bits can hold."""
+    if len(digits.lstrip("0")) > _DIGITS:
+        shown = digits if len(digits) <= 2 * _DIGITS else f"one of {len(digits):,} digits"
+        raise argparse.ArgumentTypeError(f"expected a number of up to {_DIGITS} digits, got {shown}")
+    return int(digits.lstrip("0") or "0")

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 import cbquant
 from cbquant._formats import Format
-from cbquant.cli.arguments import add_threads, block_formats, positive
+from cbquant.cli.arguments import CommandError, add_threads, block_formats, positive
 from cbquant.cli.output import Column, print_json, print_table
 from cbquant.cli.progress import progress
 
@@ -58,7 +58,7 @@ def run(args: argparse.Namespace) -> int:
     chosen = named or [f for f in cbquant.formats() if f.kind != "plain"]
     info = cbquant.info()
     threads = args.threads or info["threads"]
-    out = np.zeros((args.mib << 20) // 4, np.float32)
+    out = _memory(args.mib)
     fill_threads = max(1, min(threads, out.nbytes // _FILL_PART))
     fill = out.nbytes / _fill_seconds(out, fill_threads)
     results = []
@@ -73,6 +73,13 @@ def run(args: argparse.Namespace) -> int:
     else:
         _print(report, results, out.nbytes)
     return 0
+
+
+def _memory(mib: int) -> NDArray[np.float32]:
+    try:
+        return np.zeros((mib << 20) // 4, np.float32)
+    except (MemoryError, ValueError):  # more than there is, more than NumPy can count
+        raise CommandError(f"argument --mib: {mib:,} MiB are more than there is memory for") from None
 
 
 def _median_seconds(call: Callable[[], object]) -> float:

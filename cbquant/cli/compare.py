@@ -4,7 +4,8 @@ A is taken to be right. Of each tensor of the same name and shape: the RMSE, the
 relative error (Frobenius norms of B - A and of A), the cosine, and the worst
 block of 32 elements, with its RMSE as a part of the root mean square of the
 tensor. Whole numbers are only compared. NaN and infinities are counted and left
-out. With --max-error the exit code is 1 where a tensor is beyond it.
+out. With --max-error the exit code is 1 where a tensor is beyond it; tensors that
+are equal never are, and two NaN in the same place are equal.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from pathlib import Path
 import cbquant
 from cbquant._compare import chosen_names
 from cbquant._compare._result import NUMBERS, ORDERS, TITLES, Comparison, cells
-from cbquant.cli.arguments import CommandError, add_scales, add_threads, opened, positive
+from cbquant.cli.arguments import CommandError, add_scales, add_threads, file_path, opened, positive
 from cbquant.cli.output import Column, print_json, print_table, printable
 from cbquant.cli.progress import progress
 from cbquant.cli.writers import refuse_overwriting
@@ -38,13 +39,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="the worst first: by RMSE, relative error, cosine, worst block; else as in A (default), or by name",
     )
     parser.add_argument("--block", metavar="N", type=positive, default=32, help="elements of a block (default: 32)")
-    parser.add_argument("--plot", metavar="FILE", type=Path, help="draw the errors: .png, .svg, .pdf")
+    parser.add_argument("--plot", metavar="FILE", type=file_path, help="draw the errors: .png, .svg, .pdf")
     parser.add_argument("--force", action="store_true", help="overwrite the picture")
     parser.add_argument(
         "--max-error",
         metavar="E",
         type=_limit,
-        help="exit with 1 where a tensor has a larger relative error, a NaN or an infinity, or cannot be compared",
+        help="exit with 1 where a tensor that is not equal has a larger relative error, has NaN or an infinity, or "
+        "cannot be compared",
     )
     add_scales(parser)
     add_threads(parser)

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from cbquant import _arguments, _formats
 from cbquant._unknown import is_unknown
-from cbquant.cli.arguments import CommandError, add_scales, add_threads, block_format, opened, shape
+from cbquant.cli.arguments import CommandError, add_scales, add_threads, block_format, file_path, opened, shape
 from cbquant.cli.output import note, print_json, printable
 from cbquant.cli.progress import Advance, progress
 from cbquant.cli.tensors import choose, decode, decode_planes, obstacle, raw_bytes, slices
@@ -53,7 +53,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
     parser.add_argument("file", metavar="FILE", nargs="?", help="a GGUF or safetensors file")
     parser.add_argument("names", metavar="TENSOR", nargs="*", help="names or shell patterns of tensors (default: all)")
-    parser.add_argument("-o", "--output", metavar="OUT", type=Path, required=True, help="OUT.npz, OUT.npy or a folder")
+    parser.add_argument(
+        "-o", "--output", metavar="OUT", type=file_path, required=True, help="OUT.npz, OUT.npy or a folder"
+    )
     parser.add_argument(
         "--dtype",
         choices=_arguments.DTYPES,
@@ -67,7 +69,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--skip-unknown", action="store_true", help="leave out tensors that cannot be decoded")
     add_scales(parser)
     raw = parser.add_argument_group("blocks without a GGUF file around them")
-    raw.add_argument("--raw", metavar="BLOCKS", type=Path, help="a file of blocks alone, in place of FILE")
+    raw.add_argument("--raw", metavar="BLOCKS", type=file_path, help="a file of blocks alone, in place of FILE")
     raw.add_argument("--format", type=block_format, metavar="NAME", help="their format")
     raw.add_argument("--shape", type=shape, metavar="N,K", help="shape of the array (default: one dimension)")
 

@@ -16,10 +16,9 @@ it was stopped.
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cbquant.cli.arguments import CommandError, add_scales, thread_count
+from cbquant.cli.arguments import CommandError, add_scales, file_path, thread_count
 from cbquant.cli.output import Column, note, print_json, print_table, printable
 
 if TYPE_CHECKING:
@@ -38,7 +37,7 @@ _COLUMNS = (
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
     parser.add_argument("source", metavar="SRC", help="a GGUF or safetensors file, a shard, or the index of shards")
-    parser.add_argument("destination", metavar="DST", type=Path, help="the GGUF file to write")
+    parser.add_argument("destination", metavar="DST", type=file_path, help="the GGUF file to write")
     parser.add_argument(
         "--type", metavar="FORMAT", type=_format, required=True, help="a block format, f32, f16 or bf16"
     )

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cbquant.cli.arguments import CommandError
+from cbquant.files._path import naming
 
 #: Bytes of a file's name on the usual file systems (NAME_MAX); that of a file half written is far shorter.
 MAX_FILE_NAME = 255
@@ -107,7 +108,7 @@ def _replacing(path: Path) -> Iterator[IO[bytes]]:
     """A stream into a file beside `path` that takes its name at the end, and is gone after an error."""
     part = path.with_name(f".cbquant-{secrets.token_hex(8)}.part")
     try:
-        with part.open("xb") as stream:
+        with naming(path), part.open("xb") as stream:
             yield stream
         part.replace(path)
     finally:

@@ -5,19 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 from cbquant.convert._partial import check_replaceable, side_paths
-
-
-def as_path(name: str, value: Any) -> Path:
-    """The argument `name` as a path."""
-    text = os.fspath(value) if isinstance(value, os.PathLike) else value
-    if not isinstance(text, str):
-        raise TypeError(f"{name}: expected a path, str or os.PathLike, got {type(text).__name__}")
-    if "\0" in text:
-        raise ValueError(f"{name}: expected a path, got one with a NUL character: {text!r}")
-    return Path(text)
 
 
 def check_destination(dst: Path, sources: Iterable[Path], imatrix: Path | None, overwrite: bool) -> None:

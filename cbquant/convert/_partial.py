@@ -15,13 +15,14 @@ import re
 import shutil
 import stat
 import zlib
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+
+from cbquant.files._path import naming
 
 _TITLE = b"cbquant-conversion 1 "
 _LINE = re.compile(rb"([0-9]{1,18}) ([0-9a-f]{8})\n")
@@ -57,17 +58,6 @@ def check_replaceable(dst: Path, overwrite: bool) -> None:
         raise FileExistsError(f"dst: {dst} exists already; overwrite=True replaces it")
 
 
-@contextmanager
-def _naming(path: Path) -> Iterator[None]:
-    """Errors of calls on a descriptor (a full disk, a file that may not grow) tell the file."""
-    try:
-        yield
-    except OSError as error:
-        if error.filename is None:
-            error.filename = str(path)
-        raise
-
-
 def _open(path: Path) -> int:
     """Open a side file, made where there is none: a regular file, and never what a link leads to."""
     flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
@@ -99,7 +89,7 @@ class Partial:
             self._data = self._open_part()
             found = self._read_state(title) if os.fstat(self._data).st_size == size else {}
             self.finished = {number for number, crc in found.items() if self._crc(spans[number]) == crc}
-            with _naming(self._part):
+            with naming(self._part):
                 self._begin(title, head, found)
         except BaseException:
             self.close()
@@ -198,9 +188,9 @@ class Partial:
         if data.shape != (span.nbytes,):
             raise ValueError(f"piece {number}: expected {span.nbytes} bytes, got an array of shape {data.shape}")
         view = np.ascontiguousarray(data).data
-        with _naming(self._part):
+        with naming(self._part):
             self._write(view, span.offset)
-        with _naming(self._state_path):
+        with naming(self._state_path):
             os.write(self._state, self._line(number, zlib.crc32(view)))
 
     def commit(self, overwrite: bool = False) -> None:
@@ -209,7 +199,7 @@ class Partial:
         Without `overwrite` a file that has got the name meanwhile stays: linking fails where there is one. File
         systems without hard links are asked right before, which leaves a moment.
         """
-        with _naming(self._part):
+        with naming(self._part):
             os.fsync(self._data)
         check_replaceable(self._path, overwrite)
         if overwrite or not self._link():

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cbquant import _formats
+from cbquant._arguments import as_numbers, check_native
 from cbquant._unknown import is_unscaled_fp8
 from cbquant.convert._rules import DROP, KEEP, PLAIN_TARGETS, Rule, applies, choose, fit
 from cbquant.convert.imatrix import Imatrix, checked, read_imatrix
@@ -82,12 +83,11 @@ def as_imatrix(imatrix: Any) -> Imatrix | str | None:
 def _importance(name: Any, values: Any) -> NDArray[np.float32]:
     if not isinstance(name, str):
         raise TypeError(f"imatrix: expected names of tensors, got a key of type {type(name).__name__}")
-    try:
-        given = np.asarray(values)
-    except ValueError as error:  # rows of different lengths
-        raise ValueError(f"imatrix: {Subject('tensor', name)}: {error}") from None
+    title = f"imatrix: {Subject('tensor', name)}"
+    given = as_numbers(values, title)
     if given.dtype.kind not in "fiu" and given.dtype.name != "bfloat16":
-        raise TypeError(f"imatrix: {Subject('tensor', name)}: expected float32, got {given.dtype.type.__name__}")
+        raise TypeError(f"{title}: expected float32, got {given.dtype.type.__name__}")
+    check_native(given.dtype, title)
     with np.errstate(over="ignore"):  # an infinity is found next
         return checked(given.astype(np.float32, copy=False), "imatrix", name)
 

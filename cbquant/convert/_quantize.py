@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cbquant._arguments import check_threads
-from cbquant.convert._destination import as_path, check_destination
+from cbquant.convert._destination import check_destination
 from cbquant.convert._gguf import Head, check_writable, load_gguf, make_head
 from cbquant.convert._partial import Partial
 from cbquant.convert._pieces import Options, make_pieces
@@ -27,6 +27,7 @@ from cbquant.convert._work import EncodingError, Piece, checked_result, encode, 
 from cbquant.convert.imatrix import Imatrix
 from cbquant.files import File, Metadata
 from cbquant.files import open as open_file
+from cbquant.files._path import as_path
 from cbquant.files._text import quoted
 from cbquant.files.conventions._recipe import Tile
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
-from cbquant._arguments import DTYPES, as_index, empty, float_dtype_name
+from cbquant._arguments import DTYPES, as_index, as_numbers, check_native, empty, float_dtype_name
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -88,7 +88,7 @@ def floats(x: Any, name: str, dims: str | None = None, sizes: Sizes | None = Non
     ValueError
         Another shape, or another byte order than that of the machine.
     """
-    array: NDArray[Any] = np.asarray(x)
+    array = as_numbers(x, name)
     if array.dtype not in _NAMES:
         _learn(array.dtype, name)
     if dims is not None and sizes is not None:
@@ -104,14 +104,14 @@ def _learn(dtype: np.dtype[Any], name: str) -> None:
         _NAMES[dtype] = "bfloat16"
         return
     if dtype.name in DTYPES:
-        raise ValueError(f"{name}: expected native byte order, got dtype {dtype.str}")
+        check_native(dtype, name)
     hint = "; .astype(np.float32) makes it so" if dtype.kind in "iuf" and dtype != _BITS else ""
     raise TypeError(f"{name}: expected float32, float16 or bfloat16, got {dtype.name}{hint}")
 
 
 def positions(x: Any, name: str) -> NDArray[np.int64]:
     """`x` as C takes positions and lengths; what int64 does not hold becomes a number that is too large as well."""
-    array = np.asarray(x)
+    array = as_numbers(x, name)
     if array.dtype.kind not in "iu" and array.size:
         raise TypeError(f"{name}: expected integers, got {array.dtype.name}")
     if array.dtype == np.uint64:
@@ -188,7 +188,7 @@ def check_output(out: Any, shape: tuple[int, ...], name: str = "out") -> None:
         raise TypeError(f"{name}: expected an ndarray, got {type(out).__name__}")
     if out.dtype not in _NAMES and float_dtype_name(out) is None:
         if out.dtype.name in DTYPES:
-            raise ValueError(f"{name}: expected native byte order, got dtype {out.dtype.str}")
+            check_native(out.dtype, name)
         raise TypeError(f"{name}: expected dtype {', '.join(DTYPES)}, got {out.dtype.name}")
     if out.shape != shape:
         raise ValueError(f"{name}: expected shape {shape}, got {out.shape}")

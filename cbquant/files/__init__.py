@@ -15,6 +15,7 @@ from cbquant.files import gguf, safetensors
 from cbquant.files._file import File, Stored, map_file
 from cbquant.files._info import TensorInfo
 from cbquant.files._metadata import GGUFError, Metadata
+from cbquant.files._path import as_path
 from cbquant.files.conventions import Options
 from cbquant.files.conventions._recipe import Tile
 
@@ -91,7 +92,7 @@ def open(path: str | os.PathLike[str], *, tile: Tile = (128, 128), unscaled_fp8:
     ['w'] [[0.0, 1.0, 2.0], [3.0, 4.0, 5.0]]
     """
     options = Options(_checked_tile(tile), _checked_flag("unscaled_fp8", unscaled_fp8))
-    path = Path(path)
+    path = as_path("path", path)
     data = map_file(path)
     head = data[:_HEAD].tobytes()
     for recognises, read in _READERS:

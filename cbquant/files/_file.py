@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from cbquant._unknown import is_unknown
 from cbquant.files import _plain
 from cbquant.files._info import TensorInfo
+from cbquant.files._path import naming
 from cbquant.files._text import Subject, quoted
 from cbquant.files.conventions import Options, Weights, build
 from cbquant.tensor import QuantTensor, plain_view
@@ -41,7 +42,8 @@ def map_file(path: Path) -> NDArray[np.uint8]:
             raise OSError(errno.EINVAL, "expected a regular file", str(path))
         if status.st_size == 0:  # cannot be mapped
             return np.empty(0, np.uint8)
-        mapped = mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ)
+        with naming(path):
+            mapped = mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ)
     finally:
         os.close(descriptor)
     return np.frombuffer(mapped, np.uint8)

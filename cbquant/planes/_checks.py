@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from cbquant._arguments import as_float32, as_shape, check_whole, check_word
+from cbquant._arguments import as_float32, as_shape, check_native, check_whole, check_word
 from cbquant._buffer import as_array
 from cbquant._codecs import ML_DTYPES
 from cbquant.planes import _formats
@@ -113,8 +113,7 @@ def _as_scales(scales: Any, f: PlanesFormat) -> tuple[NDArray[Any], str]:
     if kind is None:
         hint = "; .astype(np.float32) makes it so" if array.dtype.kind == "f" and "float32" in types else ""
         raise TypeError(f"scales: expected {', '.join(types)} for {f.name}, got dtype {array.dtype.name}{hint}")
-    if not array.dtype.isnative:
-        raise ValueError(f"scales: expected native byte order, got dtype {array.dtype.str}")
+    check_native(array.dtype, "scales")
     return array, kind
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from cbquant._arguments import as_float32, check_whole
+from cbquant._arguments import as_float32, check_native, check_whole
 from cbquant._buffer import as_array
 
 if TYPE_CHECKING:
@@ -50,6 +50,5 @@ def _floats(name: str, given: Any) -> NDArray[np.float32]:
     array = np.asarray(as_array(given, f"nested: {name}"))
     if array.dtype.name != "float32":
         raise TypeError(f"nested: {name}: expected float32, got dtype {array.dtype.name}")
-    if not array.dtype.isnative:
-        raise ValueError(f"nested: {name}: expected native byte order, got dtype {array.dtype.str}")
+    check_native(array.dtype, f"nested: {name}")
     return array.reshape(-1)

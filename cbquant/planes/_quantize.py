@@ -112,8 +112,6 @@ def quantize(
     check_word("global_scale_is", global_scale_is, tuple(GLOBAL_SCALES))
     kind = _scale_dtype(f, scale_dtype)
     count = check_threads(threads)
-    if isinstance(x, np.ma.MaskedArray):
-        raise TypeError("x: expected a plain array, got a masked one; fill what is masked first")
     array, source = as_floats(x, "x")
     if array.ndim == 0:
         raise ValueError("x: expected at least one dimension, got ()")

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-import operator
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from cbquant._arguments import as_shape, dtype_name
 from cbquant._buffer import as_bytes
 
 from ._bits import Bytes, Floats
@@ -18,8 +18,6 @@ from .base import BlockFormat, get
 # Decoding makes about ten int64 temporaries an element: slices of this many elements keep them to some
 # megabytes.
 _SLICE = 1 << 18
-
-_DTYPES = ("float32", "float16", "bfloat16")
 
 
 def bfloat16_bits(x: Floats) -> NDArray[np.uint16]:
@@ -87,7 +85,7 @@ def dequant(buf: Any, fmt: str, shape: int | Sequence[int] | None = None, dtype:
     dtype('uint16')
     """
     cls = get(fmt)
-    dtype = _dtype_name(dtype)
+    dtype = dtype_name(dtype, None)
     raw = as_bytes(buf, cls.name)
     if raw.size % cls.nbytes:
         raise ValueError(f"buf: {raw.size} bytes are not a multiple of {cls.nbytes} (a block of {cls.name})")
@@ -102,13 +100,6 @@ def dequant(buf: Any, fmt: str, shape: int | Sequence[int] | None = None, dtype:
     return out.reshape(wanted)
 
 
-def _dtype_name(dtype: Any) -> str:
-    name = dtype if isinstance(dtype, str) and dtype in _DTYPES else np.dtype(dtype).name
-    if name not in _DTYPES:
-        raise TypeError(f"dtype={name!r} is not one of {', '.join(_DTYPES)}")
-    return name
-
-
 def _natural_shape(raw: Bytes, cls: type[BlockFormat]) -> tuple[int, ...]:
     """``[..., K]`` where the last axis is whole blocks; everything else is one row."""
     if raw.shape[-1] % cls.nbytes == 0:
@@ -117,9 +108,7 @@ def _natural_shape(raw: Bytes, cls: type[BlockFormat]) -> tuple[int, ...]:
 
 
 def _checked_shape(shape: int | Sequence[int], nbytes: int, cls: type[BlockFormat]) -> tuple[int, ...]:
-    dims = tuple(operator.index(dim) for dim in (shape if isinstance(shape, (tuple, list)) else (shape,)))
-    if any(dim < 0 for dim in dims):
-        raise ValueError(f"shape={dims} has a negative dimension")
+    dims = as_shape(shape)
     k = dims[-1] if dims else 1  # shape=() is one number, which only a plain type can hold
     if k % cls.elements:
         raise ValueError(f"k={k} is not a multiple of {cls.elements} ({cls.name})")
