@@ -16,6 +16,7 @@ CBQ_FN F f_ld_codes_as_f16(const uint8_t *p, int exponent, int mantissa) { (void
 CBQ_FN int u8_has(const uint8_t *p, int mask, int value) { (void)p, (void)mask, (void)value; return 1; }
 #endif
 CBQ_FN int m_any(M m) { return m_bits(m) != 0; }
+CBQ_FN int m_all(M m) { return m_bits(m) == (uint32_t)((1ull << CBQ_LANES) - 1); }
 
 /* The reference rounds by adding CBQ_ROUNDER; beyond 2^22 the masked mantissa is what it gets. Both are kept. */
 CBQ_FN I f_nearest(F a) {

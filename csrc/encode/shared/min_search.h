@@ -54,13 +54,27 @@ CBQ_FN void min_sums(const float *x, const float *w, int n, const F inverse[2], 
         }
 }
 
+/* Flat groups: all codes 0. */
+CBQ_FN void store_flat(const cbq_min_range r[2], cbq_min_fit *fit) {
+    CBQ_EACH_OF(v, 2) {
+        f_st_f32(fit->scale + v * CBQ_LANES, f_zero());
+        f_st_f32(fit->min + v * CBQ_LANES, r[v].low);
+        f_st_f32(fit->inverse + v * CBQ_LANES, f_zero());
+        f_st_f32(fit->low + v * CBQ_LANES, r[v].low);
+    }
+}
+
 /* x and w: n x CBQ_PAIR, see lanes_of_groups.h. */
 CBQ_FN void min_search(const float *x, const float *w, int n, float most, cbq_min_plan plan, cbq_min_fit *fit) {
     float codes[32 * CBQ_PAIR] __attribute__((aligned(64)));
     cbq_min_range r[2];
     F scale[2], min[2], low[2], inverse[2], best[2];
+    CBQ_EACH_OF(v, 2) r[v] = min_range(x, w, n, v);
+    if (m_all(m_and(r[0].flat, r[1].flat))) {
+        store_flat(r, fit);
+        return;
+    }
     CBQ_EACH_OF(v, 2) {
-        r[v] = min_range(x, w, n, v);
         min[v] = low[v] = r[v].low;
         inverse[v] = f_div(f_set1(most), f_sub(r[v].high, min[v]));
         scale[v] = f_div(f_set1(1), inverse[v]);
@@ -93,6 +107,7 @@ CBQ_FN void min_search(const float *x, const float *w, int n, float most, cbq_mi
             its_scale[v] = f_select(above, f_div(s[v].xl, s[v].l2), its_scale[v]);
             error[v] = f_zero();
         }
+        if (!m_any(m_or(usable[0], usable[1]))) continue; /* one code in each group: rows that are constant */
         for (int i = 0; i < n; i++)
             CBQ_EACH_OF(v, 2) {
                 F e = min_error(its_scale[v], lanes_at(codes, i, 2, v), its_min[v], lanes_at(x, i, 2, v), plan.magnitudes);
