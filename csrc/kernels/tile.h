@@ -26,11 +26,18 @@ CBQ_FN void tile(const cbq_tile_args *a, int64_t i0, int64_t j0, int m, int n, c
             for (int i = 0; i < m; i++) sum[i][j] = mac(xs[i], ws, sum[i][j]);
         }
     }
-    for (int i = 0; i < m; i++)
-        for (int j = 0; j < n; j++) {
-            float *y = a->y + (i0 + i) * a->y_stride + j0 + j;
-            *y = (a->add ? *y : 0) + f_sum(sum[i][j]);
+    CBQ_UNROLL_ALL
+    for (int i = 0; i < m; i++) {
+        float *y = a->y + (i0 + i) * a->y_stride + j0, sums[4];
+        CBQ_UNROLL_ALL
+        for (int j = 0; j + 4 <= n; j += 4) {
+            f_sum4(sum[i] + j, sums);
+            CBQ_UNROLL_ALL
+            for (int c = 0; c < 4; c++) y[j + c] = (a->add ? y[j + c] : 0) + sums[c];
         }
+        CBQ_UNROLL_ALL
+        for (int j = n / 4 * 4; j < n; j++) y[j] = (a->add ? y[j] : 0) + f_sum(sum[i][j]);
+    }
 }
 
 #define CBQ_TILE_CASE(m, n) case 8 * m + n: tile(a, i, j, m, n, mac); break;

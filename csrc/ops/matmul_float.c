@@ -11,9 +11,10 @@
    share that cache with them. A row of 4 KiB fills each set of a usual first-level cache once, so a tile's rows get along
    there wherever they lie.
    In one pass, DOT_ROWS rows are multiplied with the same part of x, whole blocks of any format (DOT_UNIT elements), which stays in the
-   first-level cache: dot_x_bytes of kernels/kernels.h. */
+   first-level cache: dot_x_bytes of kernels/kernels.h.
+   Before that x is copied, X_PIECE elements at a time. */
 enum { PANEL_BYTES = 4096, PANEL_K = PANEL_BYTES / 4, PANEL_ROWS = 48, X_ROWS = 64, PAD = 64, DOT_ELEMENTS = 1 << 16, DOT_ROWS = 16,
-       DOT_UNIT = 256 };
+       DOT_UNIT = 256, X_PIECE = 1 << 16 };
 
 typedef struct {
     const cbq_matmul_args *a;
@@ -45,10 +46,11 @@ static void as_operands(const task *t, load_fn *load, int64_t i, int64_t k0, int
 }
 
 /* Rows of x, zero-padded. */
-static void convert_x(const task *t) {
+static void convert_rows(void *context, int64_t begin, int64_t end) {
+    const task *t = context;
     const cbq_matmul_args *a = t->a;
     const int64_t used = a->k * t->bytes;
-    for (int64_t i = 0; i < a->m; i++) {
+    for (int64_t i = begin; i < end; i++) {
         uint8_t *to = t->x + i * t->x_stride;
         for (int64_t k0 = 0; k0 < a->k; k0 += PANEL_K) as_operands(t, load_x, i, k0, a->k - k0 < PANEL_K ? a->k - k0 : PANEL_K, to + k0 * t->bytes);
         memset(to + used, 0, (size_t)(t->x_stride - used));
@@ -126,7 +128,7 @@ cbq_code cbq_matmul_float(const cbq_matmul_args *a, int threads, cbq_status *st)
     t.x_stride = cbq_rounded_up(a->k * t.bytes, PAD) + PAD;
     if (a->m > PTRDIFF_MAX / t.x_stride || !(t.x = cbq_aligned_alloc(a->m * t.x_stride)))
         return cbq_fail(st, CBQ_NO_MEMORY, "no memory for a copy of x: %lld rows of %lld bytes", (long long)a->m, (long long)t.x_stride);
-    convert_x(&t);
+    cbq_parallel(a->m, X_PIECE / a->k + 1, threads, convert_rows, &t);
     if (a->m <= cbq_one_pass_rows[a->precision] && cbq_weights_have_dot(a)) {
         t.k_step = t.kernels->dot_x_bytes ? t.kernels->dot_x_bytes / 4 / a->m / DOT_UNIT * DOT_UNIT : a->k;
         int64_t grain = DOT_ELEMENTS / a->k;

@@ -45,6 +45,8 @@ CBQ_FN float f_sum(F v) {
     return _mm_cvtss_f32(_mm_add_ss(a, _mm_movehdup_ps(a)));
 }
 
+CBQ_FN void f_sum4(const F v[4], float *y) { sum4_of_8(v, y); }
+
 /* Dwords 0 2 4 6 | 1 3 5 7: after two levels of unpacks inside the 128-bit halves, the codes are in order again. */
 CBQ_FN __m256i w_interleave(W w) {
     return _mm256_permutevar8x32_epi32((__m256i)w, _mm256_setr_epi32(0, 2, 4, 6, 1, 3, 5, 7));

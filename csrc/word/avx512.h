@@ -84,6 +84,12 @@ CBQ_FN float f_sum(F v) {
     b = _mm_add_ps(b, _mm_movehl_ps(b, b));
     return _mm_cvtss_f32(_mm_add_ss(b, _mm_movehdup_ps(b)));
 }
+CBQ_FN void f_sum4(const F v[4], float *y) {
+    __m256 halves[4];
+    CBQ_UNROLL_ALL
+    for (int i = 0; i < 4; i++) halves[i] = _mm256_add_ps(_mm512_castps512_ps256(v[i]), _mm512_extractf32x8_ps(v[i], 1));
+    sum4_of_8(halves, y);
+}
 CBQ_FN void w_to_f(W w, F f[2]) {
     f[0] = _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm256_castsi256_si128((__m256i)w)));
     f[1] = _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm256_extracti128_si256((__m256i)w, 1)));

@@ -90,6 +90,7 @@ CBQ_FN F f_fma(F a, F b, F c) { return vfmaq_f32(c, a, b); }
 CBQ_FN F f_fnma(F a, F b, F c) { return vfmsq_f32(c, a, b); }
 CBQ_FN void f_st_f32(float *y, F v) { vst1q_f32(y, v); }
 CBQ_FN float f_sum(F v) { return vaddvq_f32(v); }
+CBQ_FN void f_sum4(const F v[4], float *y) { vst1q_f32(y, vpaddq_f32(vpaddq_f32(v[0], v[1]), vpaddq_f32(v[2], v[3]))); }
 CBQ_FN void w_to_f(W w, F f[4]) {
     int8x16_t q = vreinterpretq_s8_u8(w_to_u8(w));
     int16x8_t low = vmovl_s8(vget_low_s8(q)), high = vmovl_s8(vget_high_s8(q));

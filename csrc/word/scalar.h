@@ -74,6 +74,9 @@ CBQ_FN F f_fnma(F a, F b, F c) { return c - a * b; }
 CBQ_FN void f_st_f32(float *y, F v) { memcpy(y, &v, 16); }
 CBQ_FN F f_ld_f32(const uint8_t *p) { F f; memcpy(&f, p, 16); return f; }
 CBQ_FN float f_sum(F v) { return (v[0] + v[2]) + (v[1] + v[3]); }
+CBQ_FN void f_sum4(const F v[4], float *y) {
+    for (int i = 0; i < 4; i++) y[i] = f_sum(v[i]);
+}
 CBQ_FN void w_to_f(W w, F f[1]) {
     f[0] = (F){(float)(int8_t)w, (float)(int8_t)(w >> 8), (float)(int8_t)(w >> 16), (float)(int8_t)(w >> 24)};
 }

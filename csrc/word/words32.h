@@ -72,3 +72,12 @@ CBQ_FN W w_from_u64(const uint64_t t[4]) {
 CBQ_FN W w_from_u32(const uint32_t t[8]) {
     return (W)_mm256_setr_epi32((int)t[0], (int)t[1], (int)t[2], (int)t[3], (int)t[4], (int)t[5], (int)t[6], (int)t[7]);
 }
+
+/* The sums of four vectors, each in the order of f_sum. */
+CBQ_FN void sum4_of_8(const __m256 v[4], float *y) {
+    __m256 a = _mm256_add_ps(_mm256_permute2f128_ps(v[0], v[1], 0x20), _mm256_permute2f128_ps(v[0], v[1], 0x31));
+    __m256 b = _mm256_add_ps(_mm256_permute2f128_ps(v[2], v[3], 0x20), _mm256_permute2f128_ps(v[2], v[3], 0x31));
+    __m256 pairs = _mm256_add_ps(_mm256_shuffle_ps(a, b, 0x44), _mm256_shuffle_ps(a, b, 0xee)); /* of 0 and 2 | 1 and 3 */
+    __m256 sums = _mm256_add_ps(_mm256_moveldup_ps(pairs), _mm256_movehdup_ps(pairs));
+    _mm_storeu_ps(y, _mm_blend_ps(_mm256_castps256_ps128(sums), _mm256_extractf128_ps(sums, 1), 0xa));
+}
