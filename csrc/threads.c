@@ -9,7 +9,7 @@ typedef struct job {
     cbq_work_fn *work;
     void *context;
     int64_t n, grain;
-    int shares;           /* a piece is this part of what is left, if that is more than a grain; 0: always a grain */
+    int shares;           /* a piece is this part of what is left (a quarter of a thread's), in whole grains */
     atomic_llong next;    /* first item that nobody has taken */
     int wanted;           /* helpers still welcome: under the lock */
     atomic_int active;    /* helpers at work: changed under the lock */
@@ -56,7 +56,7 @@ __attribute__((constructor)) static void register_fork_handlers(void) {
 }
 
 static int64_t piece_end(const job *j, int64_t begin) {
-    int64_t left = j->n - begin, size = j->shares && left / j->shares > j->grain ? left / j->shares : j->grain;
+    int64_t left = j->n - begin, size = left / j->shares > j->grain ? left / j->shares / j->grain * j->grain : j->grain;
     return left < size ? j->n : begin + size;
 }
 
@@ -131,14 +131,14 @@ static void dequeue(job *j) {
     *at = j->later;
 }
 
-static void run(int64_t n, int64_t grain, int shares, int threads, cbq_work_fn *work, void *context) {
+void cbq_parallel(int64_t n, int64_t grain, int threads, cbq_work_fn *work, void *context) {
     int64_t pieces = n / grain + (n % grain != 0);
     int helpers = (int)(pieces < threads ? pieces : threads) - 1;
     if (helpers <= 0) {
         if (n > 0) work(context, 0, n);
         return;
     }
-    job j = {.work = work, .context = context, .n = n, .grain = grain, .shares = shares, .wanted = helpers};
+    job j = {.work = work, .context = context, .n = n, .grain = grain, .shares = 4 * threads, .wanted = helpers};
     atomic_init(&j.next, 0);
     atomic_init(&j.active, 0);
 
@@ -159,14 +159,6 @@ static void run(int64_t n, int64_t grain, int shares, int threads, cbq_work_fn *
     pthread_mutex_lock(&pool.lock);
     while (atomic_load(&j.active) > 0) pthread_cond_wait(&pool.helper_left, &pool.lock);
     pthread_mutex_unlock(&pool.lock);
-}
-
-void cbq_parallel(int64_t n, int64_t grain, int threads, cbq_work_fn *work, void *context) {
-    run(n, grain, 0, threads, work, context);
-}
-
-void cbq_parallel_shrinking(int64_t n, int64_t grain, int threads, cbq_work_fn *work, void *context) {
-    run(n, grain, 4 * threads, threads, work, context); /* a quarter of one thread's part: threads of unlike speed still end together */
 }
 
 int cbq_pool_size(void) {

@@ -131,8 +131,7 @@ cbq_code cbq_matmul_float(const cbq_matmul_args *a, int threads, cbq_status *st)
     cbq_parallel(a->m, X_PIECE / a->k + 1, threads, convert_rows, &t);
     if (a->m <= cbq_one_pass_rows[a->precision] && cbq_weights_have_dot(a)) {
         t.k_step = t.kernels->dot_x_bytes ? t.kernels->dot_x_bytes / 4 / a->m / DOT_UNIT * DOT_UNIT : a->k;
-        int64_t grain = DOT_ELEMENTS / a->k;
-        cbq_parallel(a->n, grain ? grain : 1, threads, dot_range, &t);
+        cbq_parallel(a->n, cbq_rounded_up(DOT_ELEMENTS / (a->k + 1) + 1, DOT_ROWS), threads, dot_range, &t);
     } else {
         int64_t sums = a->out_dtype == CBQ_F32 ? 0 : a->m * PANEL_ROWS * 4;
         const int slots = cbq_most_pieces(a->n, PANEL_ROWS, threads);

@@ -94,9 +94,9 @@ cbq_code cbq_quantize(const cbq_quantize_args *a, cbq_status *st) {
     const cbq_encode_args nothing = {.importance = (const float *)(const void *)a->importance.data};
     if (t.encode(&nothing)) return cbq_fail(st, CBQ_NO_MEMORY, "no memory for the tables of %s", f->name);
     if (!is_float32(&t) && cbq_scratch_open(&t.scratch, cbq_most_pieces(units, piece, threads), t.step * t.unit * 4, st)) goto done;
-    if (!a->allow_nonfinite && !a->out_is_new) cbq_parallel_shrinking(units, piece, threads, look_at_range, &t);
+    if (!a->allow_nonfinite && !a->out_is_new) cbq_parallel(units, piece, threads, look_at_range, &t);
     if (cbq_check_finite(&t.nonfinite, a->rows * a->k, a->k, st)) goto done;
-    cbq_parallel_shrinking(units, piece, threads, encode_range, &t);
+    cbq_parallel(units, piece, threads, encode_range, &t);
     if (cbq_check_finite(&t.nonfinite, a->rows * a->k, a->k, st)) goto done;
     if (atomic_load(&t.out_of_memory)) cbq_fail(st, CBQ_NO_MEMORY, "no memory to encode %s", f->name);
 done:

@@ -95,5 +95,5 @@ int cbq_should_stream(const cbq_kernels *k, int64_t bytes, int threads, int stre
 void cbq_write_floats(cbq_float_job *job, int64_t n, int elements, int threads, int stream) {
     int past = job->out_bytes <= TILE_BYTES && cbq_should_stream(job->kernels, n * job->out_bytes, threads, stream);
     int far = job->out_bytes <= STEP_BYTES && n * job->out_bytes > FAR_BYTES;
-    cbq_parallel_shrinking(n, GRAIN / elements, threads, past ? stream_range : far ? decode_far_range : decode_range, job);
+    cbq_parallel(n, GRAIN / elements, threads, past ? stream_range : far ? decode_far_range : decode_range, job);
 }
