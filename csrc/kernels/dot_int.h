@@ -119,7 +119,8 @@ CBQ_FN void row_dots_int(const uint8_t *const *rows, int64_t n, uintptr_t next, 
     static void f##_dot_q8(const uint8_t *const *rows, int64_t n, uintptr_t next, const cbq_int_dot_args *a, float *y) { \
         if (a->m == 1) row_dots_int(rows, n, next, a, y, f##_decoder, 1); \
         else if (a->m == 2) row_dots_int(rows, n, next, a, y, f##_decoder, 2); \
-        else row_dots_int(rows, n, next, a, y, f##_decoder, 3); \
+        else if (a->m == 3) row_dots_int(rows, n, next, a, y, f##_decoder, 3); \
+        else row_dots_int(rows, n, next, a, y, f##_decoder, 4); \
     }
 CBQ_FORMATS(CBQ_INT_DOT_KERNEL, CBQ_NOTHING)
 CBQ_INT_DOT_KERNEL(plane_bytes16)

@@ -8,7 +8,7 @@
 #define CBQ_PLANE_BYTES16 (CBQ_MAX_FORMATS - 2)
 #define CBQ_PLANE_BYTES32 (CBQ_MAX_FORMATS - 1)
 enum { CBQ_PLANE_BYTES16_SIZE = 40, CBQ_PLANE_BYTES32_SIZE = 36 };
-#define CBQ_DOT_Q8_M 3     /* the same in 8-bit integers */
+#define CBQ_DOT_Q8_M 4     /* the same in 8-bit integers */
 #define CBQ_MAX_DOT_ROWS 4 /* rows of weights that such a pass takes at a time, at most */
 #define CBQ_DOT_M 4        /* vectors that one pass over the weights multiplies with at most */
 

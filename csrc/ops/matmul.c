@@ -16,9 +16,6 @@ int cbq_matmul_is_large(int64_t m, int64_t n, int64_t k) {
     {.name = "planes as bytes", .elements = 32, .bytes = CBQ_PLANE_BYTES##g##_SIZE, .group = g, .kind = CBQ_KIND_SIGNED, .bias = CBQ_BIAS(8), .bits = 8}
 const cbq_format cbq_plane_bytes16 = PLANE_BYTES(16), cbq_plane_bytes32 = PLANE_BYTES(32);
 
-const int cbq_one_pass_rows[4] = {
-    [CBQ_PRECISION_F32] = CBQ_DOT_M, [CBQ_PRECISION_BF16] = 0, [CBQ_PRECISION_Q8] = CBQ_DOT_Q8_M, [CBQ_PRECISION_Q16] = 0};
-
 static const int dtype_bytes[] = {[CBQ_F32] = 4, [CBQ_F16] = 2, [CBQ_BF16] = 2};
 
 static cbq_code check_blocks(const cbq_matmul_args *a, cbq_status *st) {

@@ -17,7 +17,7 @@ typedef struct cbq_matmul_args {
 } cbq_matmul_args;
 
 /* The way of a product: up to so many rows of x, weights are decoded and multiplied in one pass; with more they are decoded
-   into a panel that stays in cache, for all rows of x. By precision; plain formats always take panels.
+   into a panel that stays in cache, for all rows of x. Plain formats always take panels.
 
    Measured on Sapphire Rapids with weights in cache, one thread, G operations/s, one pass against panels:
      f32  q4_0, 4 rows: AVX-512 54 against 46, AVX2 43 against 38; 5 rows would need more registers than AVX2 has
@@ -25,8 +25,14 @@ typedef struct cbq_matmul_args {
           q6_k: AVX-512 VNNI 65 against 45 at 2, 77 against 62 at 3; AVX2 31 against 32 at 2, 38 against 44 at 3
           With weights from memory one pass gains, for it reads them in one stream: with panels at 3 rows q6_k and q2_k on two
           threads fell below their speed at 2 rows (75 to 63, 54 to 41).
+   And on Zen 5: scales and mins of groups take a panel most of its time. With four rows, AVX-512 VNNI, q2_k does 206 in one pass and
+   143 in panels, q4_k 205 and 191, q5_k 180 in both, q4_0 169 and 207.
    bf16 and q16 have panels only: their one pass is not written. */
-extern const int cbq_one_pass_rows[4];
+static inline int cbq_one_pass_rows(int precision, const cbq_format *f) {
+    if (precision == CBQ_PRECISION_F32) return CBQ_DOT_M;
+    if (precision != CBQ_PRECISION_Q8) return 0;
+    return f->has_min && f->elements == 256 ? CBQ_DOT_Q8_M : CBQ_DOT_Q8_M - 1;
+}
 
 cbq_code cbq_matmul(const cbq_matmul_args *args, cbq_status *st);
 
