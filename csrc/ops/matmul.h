@@ -25,13 +25,15 @@ typedef struct cbq_matmul_args {
           q6_k: AVX-512 VNNI 65 against 45 at 2, 77 against 62 at 3; AVX2 31 against 32 at 2, 38 against 44 at 3
           With weights from memory one pass gains, for it reads them in one stream: with panels at 3 rows q6_k and q2_k on two
           threads fell below their speed at 2 rows (75 to 63, 54 to 41).
-   And on Zen 5: scales and mins of groups take a panel most of its time. With four rows, AVX-512 VNNI, q2_k does 206 in one pass and
-   143 in panels, q4_k 205 and 191, q5_k 180 in both, q4_0 169 and 207.
+   And on Zen 5, four rows: scales and mins of groups take a panel most of its time. AVX-512 VNNI does q2_k with 206 in one pass and 143
+   in panels, q4_k 205 and 191, q4_0 169 and 207; with weights from memory and two threads q3_k 360 and 210, q6_k 342 and 210, tq2_0
+   420 and 296. AVX2, one row of weights at a time, gains where there are mins only: q2_k 115 and 103, q6_k 112 and 124.
    bf16 and q16 have panels only: their one pass is not written. */
-static inline int cbq_one_pass_rows(int precision, const cbq_format *f) {
+static inline int cbq_one_pass_rows(int precision, const cbq_format *f, const cbq_level *level) {
     if (precision == CBQ_PRECISION_F32) return CBQ_DOT_M;
     if (precision != CBQ_PRECISION_Q8) return 0;
-    return f->has_min && f->elements == 256 ? CBQ_DOT_Q8_M : CBQ_DOT_Q8_M - 1;
+    const int is_long = f->kind == CBQ_KIND_LINEAR && f->elements == 256;
+    return is_long && (f->has_min || level->ints->dot_rows > 1) ? CBQ_DOT_Q8_M : CBQ_DOT_Q8_M - 1;
 }
 
 cbq_code cbq_matmul(const cbq_matmul_args *args, cbq_status *st);

@@ -129,7 +129,7 @@ cbq_code cbq_matmul_float(const cbq_matmul_args *a, int threads, cbq_status *st)
     if (a->m > PTRDIFF_MAX / t.x_stride || !(t.x = cbq_aligned_alloc(a->m * t.x_stride)))
         return cbq_fail(st, CBQ_NO_MEMORY, "no memory for a copy of x: %lld rows of %lld bytes", (long long)a->m, (long long)t.x_stride);
     cbq_parallel(a->m, X_PIECE / a->k + 1, threads, convert_rows, &t);
-    if (a->m <= cbq_one_pass_rows(a->precision, NULL) && cbq_weights_have_dot(a)) {
+    if (a->m <= cbq_one_pass_rows(a->precision, NULL, a->level) && cbq_weights_have_dot(a)) {
         t.k_step = t.kernels->dot_x_bytes ? t.kernels->dot_x_bytes / 4 / a->m / DOT_UNIT * DOT_UNIT : a->k;
         cbq_parallel(a->n, cbq_rounded_up(DOT_ELEMENTS / (a->k + 1) + 1, DOT_ROWS), threads, dot_range, &t);
     } else {

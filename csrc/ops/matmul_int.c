@@ -193,7 +193,7 @@ cbq_code cbq_matmul_int(const cbq_matmul_args *a, int threads, cbq_status *st) {
               .x_bytes = a->precision == CBQ_PRECISION_Q8 ? 1 : 2, .plain_x = cbq_plain_format(a->dtype), .plain_f32 = cbq_plain_format(CBQ_F32),
               .row_bytes = (int64_t)(cbq_weight_address(a, 1, 0) - cbq_weight_address(a, 0, 0)), .y_stride = PIECE_ROWS};
     atomic_init(&t.not_finite, 0);
-    t.one_pass = a->m <= cbq_one_pass_rows(a->precision, f);
+    t.one_pass = a->m <= cbq_one_pass_rows(a->precision, f, a->level);
     t.x.stride = cbq_rounded_up(a->k * t.x_bytes, 64) + 64;
     t.x.n_scales = cbq_rounded_up(a->k, t.x_block) / t.x_block;
     t.x.n_steps = a->k / t.step;
