@@ -53,6 +53,14 @@ CBQ_FN float all_mins(const dot_mins *mins, int at, cbq_decoder f) { return f.mi
 
 /* ---- rows ---- */
 
+/* A word of each row, as biased codes side by side. */
+CBQ_FN I join(W codes[CBQ_DOT_ROWS], cbq_decoder f, const uint8_t table[16]) {
+    if (f.kind == CBQ_CODEBOOK) return p_lookup(codes, table);
+    CBQ_UNROLL_ALL
+    for (int r = 0; r < CBQ_DOT_ROWS; r++) codes[r] = biased(codes[r], f, table);
+    return p_join(codes);
+}
+
 /* Block i of each row. */
 CBQ_FN void block_dots(const uint8_t *const *rows, int64_t i, const cbq_int_dot_args *a, cbq_decoder f, const uint8_t table[16], int m,
                        F *total, dot_mins *mins) {
@@ -78,8 +86,8 @@ CBQ_FN void block_dots(const uint8_t *const *rows, int64_t i, const cbq_int_dot_
             const int at = 32 * run + o;
             W codes[CBQ_DOT_ROWS];
             CBQ_UNROLL_ALL
-            for (int r = 0; r < CBQ_DOT_ROWS; r++) codes[r] = biased(f.codes(b[r], (uint32_t)run, (uint32_t)o), f, table);
-            I joined = p_join(codes);
+            for (int r = 0; r < CBQ_DOT_ROWS; r++) codes[r] = f.codes(b[r], (uint32_t)run, (uint32_t)o);
+            I joined = join(codes, f, table);
             F scale = scales_at(&scales, at, f);
             CBQ_UNROLL_ALL
             for (int k = 0; k < m; k++) {

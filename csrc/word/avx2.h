@@ -95,6 +95,7 @@ CBQ_FN F i_to_f(I a) { return _mm256_cvtepi32_ps(a); }
 
 /* ---- words of rows, side by side: one fills a vector ---- */
 CBQ_FN I p_join(const W codes[1]) { return (I)codes[0]; }
+CBQ_FN I p_lookup(const W codes[1], const uint8_t table[16]) { return (I)w_lookup(codes[0], table); }
 CBQ_FN I p_same(const void *p) { return _mm256_loadu_si256((const __m256i *)p); }
 #define CBQ_SCALES_IN_MEMORY 1
 CBQ_FN F f_pick_scales(const float *s, int n, int at, int group) {

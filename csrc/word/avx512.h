@@ -118,6 +118,9 @@ CBQ_FN F i_to_f(I a) { return _mm512_cvtepi32_ps(a); }
 
 /* ---- words of rows, side by side: two ---- */
 CBQ_FN I p_join(const W codes[2]) { return _mm512_inserti64x4(_mm512_castsi256_si512((__m256i)codes[0]), (__m256i)codes[1], 1); }
+CBQ_FN I p_lookup(const W codes[2], const uint8_t table[16]) {
+    return _mm512_shuffle_epi8(_mm512_broadcast_i32x4(w_load16(table)), p_join(codes));
+}
 CBQ_FN I p_same(const void *p) { return _mm512_broadcast_i64x4(_mm256_loadu_si256((const __m256i *)p)); }
 /* A permutation: to write each scale as often as it is used and to read that again was half of the work of a block. */
 #define CBQ_SCALES_IN_MEMORY 0
@@ -131,7 +134,7 @@ CBQ_FN F f_pick_scales(const float *s, int n, int at, int group) {
     }
     return _mm512_permutex2var_ps(of_row[0], (__m512i)((quad + at) / group + row), of_row[1]);
 }
-CBQ_FN F f_per_row(const float x[2]) { return _mm512_insertf32x8(_mm512_set1_ps(x[0]), _mm256_set1_ps(x[1]), 1); }
+CBQ_FN F f_per_row(const float x[2]) { return _mm512_mask_broadcastss_ps(_mm512_set1_ps(x[0]), 0xff00, _mm_set_ss(x[1])); }
 CBQ_FN void f_sum_rows(F v, float y[2]) {
     for (int i = 0; i < 2; i++) {
         __m256 half = i ? _mm512_extractf32x8_ps(v, 1) : _mm512_castps512_ps256(v);

@@ -129,6 +129,7 @@ CBQ_FN F i_to_f(I a) { return vcvtq_f32_s32(a); }
 
 /* ---- words of rows, side by side: one fills a vector ---- */
 CBQ_FN I p_join(const W codes[1]) { return vreinterpretq_s32_u8(w_to_u8(codes[0])); }
+CBQ_FN I p_lookup(const W codes[1], const uint8_t table[16]) { return vreinterpretq_s32_u8(w_to_u8(w_lookup(codes[0], table))); }
 CBQ_FN I p_same(const void *p) { return i_load(p); }
 #define CBQ_SCALES_IN_MEMORY 1
 CBQ_FN F f_pick_scales(const float *s, int n, int at, int group) { (void)n; return vld1q_dup_f32(s + at / group); }

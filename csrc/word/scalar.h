@@ -96,6 +96,11 @@ CBQ_FN F i_to_f(I a) { return (F){(float)a[0], (float)a[1], (float)a[2], (float)
 
 /* ---- words of rows, side by side: four ---- */
 CBQ_FN I p_join(const W codes[4]) { return (I){(int32_t)codes[0], (int32_t)codes[1], (int32_t)codes[2], (int32_t)codes[3]}; }
+CBQ_FN I p_lookup(const W codes[4], const uint8_t table[16]) {
+    W values[4];
+    for (int r = 0; r < 4; r++) values[r] = w_lookup(codes[r], table);
+    return p_join(values);
+}
 CBQ_FN I p_same(const void *p) { return i_set1((int32_t)cbq_u32((const uint8_t *)p, 1)); }
 #define CBQ_SCALES_IN_MEMORY 0
 CBQ_FN F f_pick_scales(const float *s, int n, int at, int group) {
