@@ -117,7 +117,7 @@ def test_the_two_files_of_the_recipe_make_a_format(copy: Path) -> None:
     assert done.returncode == 0, done.stderr
     place, listed = done.stdout.splitlines()
     assert Path(place).is_relative_to(copy)
-    assert f"name='{EXAMPLE}', tag=1000, elements=32, bytes=18" in listed
+    assert f"name='{EXAMPLE}', tag=2000, elements=32, bytes=18" in listed
 
 
 def test_the_suite_takes_the_new_format_as_it_is(copy: Path) -> None:
