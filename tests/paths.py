@@ -22,8 +22,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cbquant import _core, formats
+from cbquant import _core, formats, quantize
 from cbquant._buffer import PLAIN_DTYPES
+from cbquant._formats import Format
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 # Levels of the emulated build: those with a file of their own, and of these the ones that decode.
@@ -32,6 +33,20 @@ EMULATED_LEVELS = {
 }
 EMULATED_KERNELS = [level for level, text in EMULATED_LEVELS.items() if "CBQ_KERNEL_TABLE" in text]
 BLOCK_FORMATS = [f for f in formats() if f.kind != "plain"]
+
+
+def has_encoder(f: Format) -> bool:
+    """Whether numbers can be encoded: all that GGUF has can, a private format (a tag from 1000 up) need not."""
+    try:
+        quantize(np.zeros((1, f.elements), np.float32), f.name, "ones")
+    except ValueError as error:
+        if f.tag < 1000 or "has no encoder" not in str(error):
+            raise
+        return False
+    return True
+
+
+ENCODED_FORMATS = [f for f in BLOCK_FORMATS if has_encoder(f)]
 DTYPES = {"float32": np.uint32, "float16": np.uint16, "bfloat16": np.uint16}
 
 

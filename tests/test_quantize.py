@@ -20,9 +20,9 @@ import cbquant
 from cbquant import testing
 from tests import encode_inputs
 from tests.oracles import Ggml
-from tests.paths import BLOCK_FORMATS, PATHS, ROOT, Path
+from tests.paths import ENCODED_FORMATS, PATHS, ROOT, Path
 
-FORMATS = {f.name: f for f in BLOCK_FORMATS}
+FORMATS = {f.name: f for f in ENCODED_FORMATS}
 SHARED = FilePath(__file__).resolve().parents[2] / "shared" / "vectors"
 # Where products of weights overflow float32, ggml's encoders with a grid end the process: there is nothing to compare.
 GRIDS = {name for name in FORMATS if name.startswith(("iq1", "iq2", "iq3"))}

@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 
 import cbquant
 from tests import encode_inputs
-from tests.paths import BLOCK_FORMATS, PATHS, Path
+from tests.paths import ENCODED_FORMATS, PATHS, Path
 
 Floats = NDArray[np.float32]
-FORMATS = {f.name: f for f in BLOCK_FORMATS}
+FORMATS = {f.name: f for f in ENCODED_FORMATS}
 #: Their codes are rows of a grid, which stay.
 GRIDS = [name for name in FORMATS if name.startswith(("iq1", "iq2", "iq3"))]
 

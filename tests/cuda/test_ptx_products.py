@@ -24,10 +24,10 @@ from tests.cuda.products import (
     make_x,
 )
 from tests.cuda.ptx_modules import ARCHITECTURES, load_kernels
-from tests.paths import BLOCK_FORMATS, ROOT
+from tests.paths import ENCODED_FORMATS, ROOT
 from tests.ptx.nvcc import find_nvcc
 
-FORMATS = [f.name for f in BLOCK_FORMATS]
+FORMATS = [f.name for f in ENCODED_FORMATS]
 THREADS, ROWS = 128, 64  # of cuda/device/work.cuh
 SHARED = 99 * 1024  # the most that a kernel takes: a static_assert in matmul.cu
 

@@ -24,9 +24,9 @@ from tests.cuda.products import (
     make_x,
 )
 from tests.cuda.shim import KERNEL_INCLUDES, Shim, build, why_not
-from tests.paths import BLOCK_FORMATS, ROOT
+from tests.paths import ENCODED_FORMATS, ROOT
 
-FORMATS = [f.name for f in BLOCK_FORMATS]
+FORMATS = [f.name for f in ENCODED_FORMATS]
 KERNELS = ROOT / "cuda" / "kernels"
 NO_FRAGMENTS = "product_rows cbq_products_of_fragments() { return {NULL, 0}; }\n"  # matmul.cu alone, less to compile
 LAYOUTS = ("blocks", "fragments")  # cbq_cuda_layout of cuda/host/kernels.h
